@@ -1,0 +1,80 @@
+"""Data sets by name and files by suffix, all read into one `Dataset`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from labelnoise.data.cifar10 import read_cifar10
+from labelnoise.data.dataset import Dataset
+from labelnoise.data.digits import read_digits
+from labelnoise.data.directory import data_directory
+from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
+from labelnoise.data.npz import read_npz
+from labelnoise.data.split import Split, paper_split, stratified_split
+from labelnoise.errors import LabelNoiseError, unknown
+
+__all__ = [
+    "DATASETS",
+    "FORMATS",
+    "Dataset",
+    "Source",
+    "Split",
+    "data_directory",
+    "paper_split",
+    "read",
+    "stratified_split",
+]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that is known by name.
+
+    Attributes:
+        name: What users call it.
+        explains: One line about it.
+        read: Reads it, given the data directory or None for the usual one.
+    """
+
+    name: str
+    explains: str
+    read: Callable[[Path | None], Dataset]
+
+
+DATASETS: dict[str, Source] = {
+    source.name: source
+    for source in (
+        Source("digits", "1,797 handwritten digits, 8x8 grey; comes along", read_digits),
+        Source("mnist", "70,000 handwritten digits, 28x28 grey", partial(read_idx, MNIST)),
+        Source("fashion-mnist", "70,000 clothes, 28x28 grey", partial(read_idx, FASHION_MNIST)),
+        Source("cifar10", "60,000 photographs of ten kinds, 32x32 colour", read_cifar10),
+    )
+}
+
+FORMATS: dict[str, Callable[[Path], Dataset]] = {".npz": read_npz}
+"""Readers of one's own files, by suffix."""
+
+
+def read(data: str, data_dir: Path | None = None) -> Dataset:
+    """Read a data set.
+
+    Args:
+        data: The name of a known data set, or the path of a file.
+        data_dir: Where the known ones lie or are downloaded to; by default the environment
+            variable LABELNOISE_DATA, else the user's cache.
+    """
+    if data in DATASETS:
+        return DATASETS[data].read(data_dir)
+    path = Path(os.path.expanduser(data))
+    if path.suffix.lower() in FORMATS and path.is_file():
+        return FORMATS[path.suffix.lower()](path)
+    if path.suffix or path.exists() or len(path.parts) > 1:
+        problem = "this kind of file is not understood" if path.exists() else "no such file"
+        raise LabelNoiseError(
+            f"{data}: {problem}; give a {' or '.join(FORMATS)} file or one of {', '.join(DATASETS)}"
+        )
+    raise unknown("data set", data, DATASETS)

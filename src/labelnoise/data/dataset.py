@@ -1,0 +1,38 @@
+"""Dataset: what every reader gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from labelnoise.data.split import Split, stratified_split
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Inputs and labels as they were read, whole and in memory.
+
+    Attributes:
+        name: What the user asked for.
+        inputs: (rows, features) or (rows, channels, height, width); uint8 pixels or float32.
+        labels: (rows,) int64, in [0, len(classes)).
+        classes: What each label is called.
+        test_inputs: The official test part, if there is one.
+        test_labels: Its labels.
+        flips: The published class-conditional map, true label to confused label.
+        verified: Whether the labels are known to be right (a benchmark), so that they may
+            serve as the truth even when no noise is planted.
+        split: How the rows become a training and a validation part.
+    """
+
+    name: str
+    inputs: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+    test_inputs: Tensor | None = None
+    test_labels: Tensor | None = None
+    flips: Mapping[int, int] | None = None
+    verified: bool = False
+    split: Split = stratified_split

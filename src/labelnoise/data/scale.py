@@ -1,0 +1,70 @@
+"""How stored inputs become the numbers that a network sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PIXEL = 255.0  # the largest value of a byte
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of the inputs, the same for training, validation, test and prediction.
+
+    Attributes:
+        shift: Subtracted first; a scalar, or one value a channel or feature.
+        factor: Multiplied then.
+    """
+
+    shift: Tensor
+    factor: Tensor
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Scale a whole batch: (batch, ...) of bytes or floats -> the same of floats."""
+        # The copy is ours to change in place; floats would otherwise change in the data set itself.
+        return inputs.to(self.factor.dtype, copy=True).sub_(self.shift).mul_(self.factor)
+
+    def to(self, device: torch.device) -> Scaling:
+        """The same map on another device."""
+        return Scaling(self.shift.to(device), self.factor.to(device))
+
+
+def raw(inputs: Tensor) -> Scaling:
+    """Leave the numbers as stored; pixels stay 0..255, as in the authors' released code."""
+    return Scaling(torch.tensor(0.0), torch.tensor(1.0))
+
+
+def unit(inputs: Tensor) -> Scaling:
+    """Bytes to [0, 1]; floats stay."""
+    pixel = PIXEL if inputs.dtype == torch.uint8 else 1.0
+    return Scaling(torch.tensor(0.0), torch.tensor(1.0 / pixel))
+
+
+def standardised(inputs: Tensor) -> Scaling:
+    """Mean 0 and deviation 1 over the training part, by channel of images or by feature."""
+    dims = [0, *range(2, inputs.ndim)]
+    total = inputs.new_tensor(0, dtype=torch.float64)
+    squares = total.clone()
+    for chunk in torch.split(
+        inputs, 4096
+    ):  # a float64 copy of all pixels would take eight times the room
+        values = chunk.double()
+        total = total + values.sum(dims, keepdim=True)
+        squares = squares + values.square().sum(dims, keepdim=True)
+    count = inputs.numel() / inputs.shape[1]
+    mean = total / count
+    deviation = (squares / count - mean.square()).clamp(min=0).sqrt()
+    # A constant feature says nothing; dividing by its deviation would make rounding shout.
+    factor = torch.where(deviation > 1e-6 * mean.abs().clamp(min=1e-6), 1 / deviation, 1.0)
+    return Scaling(mean.float(), factor.float())
+
+
+SCALES: dict[str, Callable[[Tensor], Scaling]] = {
+    "raw": raw,
+    "unit": unit,
+    "standardised": standardised,
+}
