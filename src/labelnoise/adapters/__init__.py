@@ -1,0 +1,1 @@
+"""Drop-in use in other people's code."""

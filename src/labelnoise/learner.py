@@ -1,0 +1,133 @@
+"""Learner: one network with its optimiser and schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim.lr_scheduler import (
+    ConstantLR,
+    CosineAnnealingLR,
+    LRScheduler,
+    ReduceLROnPlateau,
+)
+
+from labelnoise.errors import unknown
+
+# The fused kernels update all parameters in one pass: about a fifth of an MLP's step is saved.
+OPTIMISERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": partial(Adam, fused=True),
+    "adamw": partial(AdamW, fused=True),
+    "sgd": partial(SGD, momentum=0.9, fused=True),
+}
+
+Schedule = LRScheduler | ReduceLROnPlateau
+
+SCHEDULES: dict[str, Callable[[Optimizer, int], Schedule]] = {
+    # The arguments of the authors' released code; the paper's text gives none.
+    "plateau": lambda optimiser, epochs: ReduceLROnPlateau(
+        optimiser, factor=0.1, patience=5, threshold=1e-4, min_lr=1e-5
+    ),
+    "cosine": lambda optimiser, epochs: CosineAnnealingLR(optimiser, T_max=epochs),
+    "constant": lambda optimiser, epochs: ConstantLR(optimiser, factor=1.0),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is optimised."""
+
+    optimiser: str = "adam"
+    lr: float = 2e-4
+    weight_decay: float = 0.0
+    schedule: str = "plateau"
+    epochs: int = 200
+
+    def __post_init__(self) -> None:
+        """Refuse names that do not exist."""
+        if self.optimiser not in OPTIMISERS:
+            raise unknown("optimiser", self.optimiser, OPTIMISERS)
+        if self.schedule not in SCHEDULES:
+            raise unknown("schedule", self.schedule, SCHEDULES)
+
+
+class Learner:
+    """One network and what trains it."""
+
+    def __init__(self, network: nn.Module, recipe: Recipe) -> None:
+        self.network = network
+        self.parameters = [p for p in network.parameters() if p.requires_grad]
+        self.optimiser = OPTIMISERS[recipe.optimiser](
+            self.parameters, lr=recipe.lr, weight_decay=recipe.weight_decay
+        )
+        self.schedule = SCHEDULES[recipe.schedule](self.optimiser, recipe.epochs)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Scores in training mode, with gradient: (batch, ...) -> (batch, classes)."""
+        return self._forward(inputs, training=True)
+
+    @torch.no_grad()
+    def log_probs(self, inputs: Tensor) -> Tensor:
+        """Log-probabilities in evaluation mode, without gradient."""
+        return self._forward(inputs, training=False).log_softmax(dim=1)
+
+    def descend(self, loss: Tensor) -> None:
+        """Make one step of the optimiser; no other network receives a gradient from `loss`."""
+        self.optimiser.zero_grad()
+        loss.backward(inputs=self.parameters)  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+
+    def lookahead(self, loss: Tensor, lr: float) -> Callable[[Tensor], Tensor]:
+        """The forward pass one differentiable SGD step ahead; the network itself stays as it is.
+
+        Buffers are cloned, so that BatchNorm's running statistics do not move either.
+        """
+        parameters = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
+        gradients = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+        ahead = {
+            name: parameter - lr * gradient
+            for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+        }
+        buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        return lambda inputs: functional_call(self.network, (ahead, buffers), (inputs,))
+
+    def advance(self, validation_loss: float) -> None:
+        """End an epoch: move the schedule on."""
+        if isinstance(self.schedule, ReduceLROnPlateau):
+            self.schedule.step(validation_loss)
+        else:
+            self.schedule.step()
+
+    @property
+    def lr(self) -> float:
+        """The current learning rate."""
+        return float(self.optimiser.param_groups[0]["lr"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that training changes, as tensors and plain values."""
+        return {name: part.state_dict() for name, part in self._parts()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a `state_dict`."""
+        for name, part in self._parts():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> Iterable[tuple[str, Any]]:
+        return (
+            ("network", self.network),
+            ("optimiser", self.optimiser),
+            ("schedule", self.schedule),
+        )
+
+    def _forward(self, inputs: Tensor, *, training: bool) -> Tensor:
+        # Asking first: train() walks over all modules, which costs more than a small layer.
+        if self.network.training is not training:
+            self.network.train(training)
+        logits: Tensor = self.network(inputs)
+        return logits

@@ -1,0 +1,21 @@
+"""Per-sample losses shared by methods, and how they are averaged."""
+
+from __future__ import annotations
+
+import torch.nn.functional as functional
+from torch import Tensor
+
+
+def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of every sample, from log-probabilities: (batch, classes) -> (batch,)."""
+    return functional.nll_loss(log_probs, labels, reduction="none")
+
+
+def weighted_mean(losses: Tensor, weight: Tensor) -> Tensor:
+    """The mean of `losses` under `weight`; 0 where all weights are 0.
+
+    A loss that is NaN or infinite makes the mean NaN even if its weight is 0, on purpose: a broken
+    forward pass must be seen, not hidden by the selection that it breaks.
+    """
+    total = weight.sum()
+    return (losses * weight).sum() / total.where(total > 0, 1)

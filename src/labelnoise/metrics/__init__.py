@@ -1,0 +1,1 @@
+"""What is measured: accuracy of predictions, precision and recall of selections."""
