@@ -1,0 +1,127 @@
+"""fit, the only training loop, and evaluate, the only test loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelnoise.data.scale import Scaling
+from labelnoise.data.train import Train
+from labelnoise.errors import LabelNoiseError
+from labelnoise.method import Method
+from labelnoise.metrics.accuracy import accuracy, balanced_accuracy
+from labelnoise.problem import Problem
+from labelnoise.record.run import Journal
+from labelnoise.record.tally import Tally
+
+EVALUATION_BATCH = 2048
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A part that is not trained on: inputs as stored, and labels to compare with."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+def fit(
+    method: Method,
+    problem: Problem,
+    train: Train,
+    *,
+    epochs: int,
+    validation: Held,
+    test: Held,
+    truth: Tensor | None = None,
+    trace: Collection[int] = (),
+    journal: Journal | None = None,
+    watch: Callable[[Row], None] | None = None,
+) -> tuple[list[Row], Tally]:
+    """Train `method` and record every epoch.
+
+    Args:
+        method: What learns; it is set up here.
+        problem: What it is told beforehand.
+        train: What it learns from.
+        epochs: When to stop.
+        validation: Labels as given; drives the schedule.
+        test: Labels that are right; nothing is chosen by it.
+        truth: True labels of the training set, for precision and recall alone.
+        trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
+        journal: Where rows and state are kept; training goes on from what it holds.
+        watch: Called with every new row.
+
+    Returns:
+        All rows, those of an earlier part of the run included, and the per-sample tally.
+    """
+    method.setup(problem)
+    tally = Tally(problem.labels)
+    rows: list[Row] = [] if journal is None else journal.restore(method, tally)
+    with _denormals_flushed():
+        for number in range(len(rows), epochs):
+            begin = perf_counter()
+            for step in method.epoch(train, number):
+                tally.add(step)
+            # The one place where the host waits for the device.
+            row = tally.row(truth, epoch=number + 1, trace=number + 1 in trace)
+            trained = perf_counter()
+            row["lr"] = method.learners()[0].lr
+            row |= _assess(method, train.scaling, validation, test, problem.num_classes)
+            for learner in method.learners():
+                learner.advance(row["validation_loss"])
+            row["train_seconds"] = trained - begin
+            row["evaluation_seconds"] = perf_counter() - trained
+            rows.append(row)
+            if journal is not None:
+                journal.commit(row, method, tally)
+            if watch is not None:
+                watch(row)
+    return rows, tally
+
+
+def evaluate(method: Method, inputs: Tensor, scaling: Scaling) -> Tensor:
+    """Log-probabilities of stored inputs, in order: (rows, ...) -> (rows, classes)."""
+    chunks = torch.split(inputs, EVALUATION_BATCH)
+    return torch.cat([method.log_probs(scaling(chunk)) for chunk in chunks])
+
+
+def _assess(
+    method: Method, scaling: Scaling, validation: Held, test: Held, num_classes: int
+) -> Row:
+    """The numbers of an epoch on data that it did not train on."""
+    scores = evaluate(method, validation.inputs, scaling)
+    predicted = evaluate(method, test.inputs, scaling).argmax(dim=1)
+    validation_loss = float(method.validation_loss(scores, validation.labels))
+    if not math.isfinite(validation_loss):
+        raise LabelNoiseError(
+            "the validation loss became NaN or infinite in the last step of an epoch: "
+            "lower the learning rate (--set lr=...)"
+        )
+    return {
+        "validation_loss": validation_loss,
+        "validation_accuracy": float(accuracy(scores.argmax(dim=1), validation.labels)),
+        "test_accuracy": float(accuracy(predicted, test.labels)),
+        "test_accuracy_balanced": float(balanced_accuracy(predicted, test.labels, num_classes)),
+    }
+
+
+@contextmanager
+def _denormals_flushed() -> Iterator[None]:
+    """Treat numbers below 1e-38 as 0: raw pixels make many of them, each a hundred times slower."""
+    tiny = torch.tensor(1e-39)
+    was_flushing = bool(tiny * 1 == 0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_flushing)

@@ -1,0 +1,1 @@
+"""What a run leaves behind: rows of numbers and a directory on disk."""
