@@ -1,0 +1,1 @@
+"""Experiments: what to run, running it, and showing what came out."""

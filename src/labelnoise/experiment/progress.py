@@ -1,0 +1,67 @@
+"""What a person sees while a run trains."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from labelnoise.engine import Row
+from labelnoise.experiment.spec import Spec
+
+QUIET = 10.0  # seconds between lines where no bar can be drawn
+
+
+class Progress:
+    """A live bar on a terminal, now and then a line in a file; both on standard error."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} epochs"),
+            TextColumn("{task.fields[accuracy]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._spoke = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        """Start the display."""
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the bar as it stands."""
+        self._bar.stop()
+
+    def __call__(self, spec: Spec, row: Row | None) -> None:
+        """Show where a run is."""
+        done, total = 0 if row is None else row["epoch"], spec.training.epochs
+        accuracy = "" if row is None else f"test {100 * row['test_accuracy']:.2f} %"
+        if not self._bar.task_ids:
+            self._bar.add_task(f"{spec.method} on {spec.dataset}", total=total, accuracy="")
+        self._bar.update(self._bar.task_ids[0], completed=done, accuracy=accuracy)
+        if not self._console.is_terminal and time.monotonic() - self._spoke > QUIET:
+            self._spoke = time.monotonic()
+            self._console.print(f"{spec.method} epoch {done}/{total} {accuracy}", highlight=False)
+
+
+def use_all_cores() -> None:
+    """Let torch have the cores that this process may use, unless OMP_NUM_THREADS says otherwise."""
+    if "OMP_NUM_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):
+        torch.set_num_threads(len(os.sched_getaffinity(0)))

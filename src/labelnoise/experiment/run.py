@@ -1,0 +1,306 @@
+"""From a spec to a finished run: read, split, corrupt, train, keep."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import labelnoise
+from labelnoise import nets
+from labelnoise.data import read
+from labelnoise.data.augment import crop_and_flip
+from labelnoise.data.dataset import Dataset
+from labelnoise.data.scale import SCALES, Scaling
+from labelnoise.data.split import TEST_FRACTION, stratified_split
+from labelnoise.data.train import Train
+from labelnoise.engine import Held, Row, fit
+from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.spec import Spec, expand
+from labelnoise.learner import Learner
+from labelnoise.noise import Noise, parse, realised
+from labelnoise.problem import Problem
+from labelnoise.record.run import Journal, Run
+from labelnoise.record.tally import Tally
+from labelnoise.seeds import derive, stream
+
+
+def train(
+    data: str,
+    *,
+    method: str = "bare",
+    noise: str = "none",
+    net: str = "auto",
+    preset: str = "recommended",
+    changes: Mapping[str, Any] | None = None,
+    trace: tuple[int, ...] = (),
+    seed: int = 0,
+    data_seed: int = 0,
+    out: str | Path = "runs",
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    watch: Callable[[Spec, Row | None], None] | None = None,
+) -> Run:
+    """Train one method on one data set, or go on with it, or find that it is done.
+
+    Args:
+        data: A data set's name or the path of a file.
+        method: A method's name.
+        noise: Wrong labels to plant in the training and validation parts, such as
+            `symmetric:0.5`; `none` takes the labels as they are.
+        net: A net's name, `auto`, or `package.module:name`.
+        preset: How to train.
+        changes: Fields of the method or of the training that differ from the preset.
+        trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
+        seed: Initialisation and order of the samples.
+        data_seed: Split and noise; the same for all methods that are to be compared.
+        out: The folder of the run's folder.
+        data_dir: Where data sets are; by default `LABELNOISE_DATA`.
+        device: `auto`, `cpu`, `cuda`, `mps`.
+        watch: Called with the spec and `None` before the training, the new row after every epoch.
+
+    Returns:
+        The finished run.
+    """
+    place, wrong = _device(device), parse(noise)
+    dataset = read(data, None if data_dir is None else Path(data_dir))
+    shape = tuple(dataset.inputs.shape[1:])
+    spec = expand(
+        dataset=dataset.name,
+        digest=digest(dataset),
+        method=method,
+        noise=wrong.text,
+        net=nets.auto(shape) if net == "auto" else net,
+        preset=preset,
+        changes=changes,
+        trace=trace,
+        seed=seed,
+        data_seed=data_seed,
+    )
+    path = Path(out) / spec.identity()
+    if (path / "done").exists():
+        return Run(path)
+    parts = divide(dataset, wrong, data_seed)
+    return _train(spec, dataset, parts, place, path, watch)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A part of a data set whose labels may be wrong.
+
+    Attributes:
+        rows: (rows,) where its samples stand in the data set.
+        inputs: (rows, ...) as stored.
+        given: (rows,) labels, noise included.
+        truth: (rows,) true labels, where they are known.
+    """
+
+    rows: Tensor
+    inputs: Tensor
+    given: Tensor
+    truth: Tensor | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three parts of a data set."""
+
+    train: Noisy
+    validation: Noisy
+    test: Held
+
+
+def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
+    """Split a data set and plant noise in all but the test part."""
+    rows = torch.arange(len(dataset.labels))
+    if dataset.test_inputs is not None and dataset.test_labels is not None:
+        test = Held(dataset.test_inputs, dataset.test_labels)
+    else:
+        chance = stream(data_seed, "test")
+        rows, held = stratified_split(dataset.labels, chance, TEST_FRACTION)
+        test = Held(dataset.inputs[held], dataset.labels[held])
+    training, validation = dataset.split(dataset.labels[rows], stream(data_seed, "split"))
+    if not (len(training) and len(validation) and len(test.labels)):
+        raise LabelNoiseError(
+            f"{dataset.name} has too few rows ({len(dataset.labels)}) to set a validation and a "
+            "test part aside: three rows of at least one class are needed"
+        )
+    return Parts(
+        train=_corrupted(dataset, rows[training], noise, stream(data_seed, "noise", "train")),
+        validation=_corrupted(dataset, rows[validation], noise, stream(data_seed, "noise", "rest")),
+        test=test,
+    )
+
+
+def digest(dataset: Dataset) -> str:
+    """A hash of inputs and labels: the same data, the same text, on every machine."""
+    state = hashlib.blake2b(digest_size=16)
+    for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
+        if tensor is not None:
+            state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+            state.update(tensor.contiguous().numpy().data)
+    state.update("\0".join(dataset.classes).encode())
+    return state.hexdigest()
+
+
+def new_learners(
+    spec: Spec, shape: tuple[int, ...], num_classes: int, device: torch.device | str = "cpu"
+) -> Callable[[], Learner]:
+    """A maker of learners, each initialised from the run's seed and its number, nothing else."""
+    numbers = itertools.count()
+    build = nets.net_named(spec.net)
+
+    def new_learner() -> Learner:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(spec.seed, "init", next(numbers)))
+            network = build(shape, num_classes)
+        return Learner(network.to(device), spec.training.recipe())
+
+    return new_learner
+
+
+def _train(
+    spec: Spec,
+    dataset: Dataset,
+    parts: Parts,
+    device: torch.device,
+    path: Path,
+    watch: Callable[[Spec, Row | None], None] | None,
+) -> Run:
+    scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
+    num_classes = len(dataset.classes)
+    problem = Problem(
+        labels=parts.train.given.to(device),
+        num_classes=num_classes,
+        new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
+        generator=stream(spec.seed, "method"),
+    )
+    augment = crop_and_flip if spec.training.augment and parts.train.inputs.ndim == 4 else None
+    with Journal(path, _header(spec, dataset, parts, scaling, device)) as journal:
+        if (path / "done").exists():  # by another process, while this one waited or read
+            return Run(path)
+        if watch is not None:
+            watch(spec, None)
+        _, tally = fit(
+            spec.method_instance(),
+            problem,
+            Train(
+                inputs=parts.train.inputs.to(device),
+                labels=problem.labels,
+                scaling=scaling,
+                batch_size=spec.training.batch_size,
+                seed=spec.seed,
+                augment=augment,
+            ),
+            epochs=spec.training.epochs,
+            validation=Held(parts.validation.inputs.to(device), parts.validation.given.to(device)),
+            test=Held(parts.test.inputs.to(device), parts.test.labels.to(device)),
+            truth=None if parts.train.truth is None else parts.train.truth.to(device),
+            trace=spec.trace,
+            journal=journal,
+            watch=None if watch is None else partial(watch, spec),
+        )
+        return journal.finish(_samples(parts.train, tally))
+
+
+def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, generator: torch.Generator) -> Noisy:
+    labels, inputs = dataset.labels[rows], dataset.inputs[rows]
+    given = noise.plant(
+        labels,
+        num_classes=len(dataset.classes),
+        inputs=inputs,
+        flips=dataset.flips,
+        generator=generator,
+    )
+    known = noise.planted or dataset.verified
+    return Noisy(rows, inputs, given, labels if known else None)
+
+
+def _samples(part: Noisy, tally: Tally) -> dict[str, np.ndarray[Any, Any]]:
+    """One entry a training sample, for those who look for wrong labels."""
+    state = {name: values.cpu() for name, values in tally.samples.items()}
+    seen = state["seen"].clamp(min=1)
+    columns = {
+        "row": part.rows,
+        "given": part.given,
+        "seen": state["seen"],
+        "selected": state["selected"],
+        "probability_last": state["probability_last"],
+        "probability_mean": state["probability_sum"] / seen,
+        "predicted": state["predicted"],
+    }
+    if part.truth is not None:
+        columns["truth"] = part.truth
+    return {name: values.numpy() for name, values in columns.items()}
+
+
+def _header(
+    spec: Spec, dataset: Dataset, parts: Parts, scaling: Scaling, device: torch.device
+) -> dict[str, Any]:
+    """What a reader of the run needs to know, and what `predict` needs to load it."""
+    header: dict[str, Any] = {
+        "spec": spec.model_dump(mode="json"),
+        "classes": list(dataset.classes),
+        "shape": list(dataset.inputs.shape[1:]),
+        "scaling": {
+            "shift": scaling.shift.tolist(),
+            "factor": scaling.factor.tolist(),
+        },
+        "rows": {
+            "train": len(parts.train.given),
+            "validation": len(parts.validation.given),
+            "test": len(parts.test.labels),
+        },
+        "versions": {
+            "labelnoise": labelnoise.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "commit": _commit(),
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }
+    if parts.train.truth is not None:
+        rate, matrix = realised(parts.train.truth, parts.train.given, len(dataset.classes))
+        header["realised_noise"] = {"rate": rate, "transition": matrix.tolist()}
+    return header
+
+
+def _commit() -> str | None:
+    """The commit of the source that runs, when it runs from a checkout."""
+    try:
+        asked = subprocess.run(  # noqa: S603 - no word of it comes from outside
+            ["git", "-C", os.path.dirname(__file__), "rev-parse", "HEAD"],  # noqa: S607
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.strip()
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise LabelNoiseError(
+            f"device {name!r} is not to be had here: use --device auto or cpu"
+        ) from error

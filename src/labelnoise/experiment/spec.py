@@ -1,0 +1,178 @@
+"""Spec: what was asked for, fully expanded; a run's identity is its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, asdict, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    create_model,
+)
+
+from labelnoise.data.scale import SCALES
+from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.learner import OPTIMISERS, SCHEDULES, Recipe
+from labelnoise.method import Method
+from labelnoise.methods import method_named
+
+Setting = bool | int | float | str | None
+
+
+class Training(BaseModel):
+    """How a network is trained; a preset fills it in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    epochs: PositiveInt
+    batch_size: PositiveInt
+    optimiser: Literal[tuple(OPTIMISERS)]  # type: ignore[valid-type]
+    lr: PositiveFloat
+    weight_decay: NonNegativeFloat = 0.0
+    schedule: Literal[tuple(SCHEDULES)]  # type: ignore[valid-type]
+    scale: Literal[tuple(SCALES)]  # type: ignore[valid-type]
+    augment: bool
+
+    def recipe(self) -> Recipe:
+        """The part that a learner needs."""
+        return Recipe(self.optimiser, self.lr, self.weight_decay, self.schedule, epochs=self.epochs)
+
+
+class Spec(BaseModel):
+    """One run: nothing is left to a default that might change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str
+    digest: str  # of the data themselves: a file may change under the same name
+    method: str
+    settings: dict[str, Setting]
+    noise: str
+    net: str
+    preset: str
+    training: Training
+    trace: tuple[int, ...] = ()
+    seed: int = 0
+    data_seed: int = 0
+
+    def method_instance(self) -> Method:
+        """The method with its settings."""
+        return build_method(self.method, self.settings)
+
+    def identity(self) -> str:
+        """A directory's name: what a person looks for, then a hash of everything."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        short = hashlib.sha256(text.encode()).hexdigest()[:10]
+        words = (Path(self.dataset).stem, self.method, self.noise, f"seed{self.seed}", short)
+        return "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", word) for word in words)
+
+
+def build_method(name: str, settings: Mapping[str, Any]) -> Method:
+    """The method called `name` with `settings`; a wrong field suggests the nearest right one."""
+    kind = method_named(name)
+    types = get_type_hints(kind)
+    known = {field.name: (types[field.name], field.default) for field in method_fields(name)}
+    for field in settings:
+        if field not in known:
+            raise unknown(f"field of method {name!r}", field, known)
+    schema: type[BaseModel] = create_model(kind.__name__, **known)  # type: ignore[call-overload]
+    return kind(**_validated(schema, settings).model_dump())
+
+
+def method_fields(name: str) -> tuple[Field[Any], ...]:
+    """The hyper-parameters of the method called `name`."""
+    return fields(method_named(name))  # type: ignore[arg-type]
+
+
+def settings_of(method: Method) -> dict[str, Setting]:
+    """The fields of a method, with their values."""
+    return asdict(method)  # type: ignore[call-overload, no-any-return]
+
+
+@cache
+def presets() -> dict[str, dict[str, Any]]:
+    """The shipped presets, as written."""
+    text = resources.files("labelnoise.experiment").joinpath("presets.toml").read_text()
+    return tomllib.loads(text)
+
+
+def expand(
+    *,
+    dataset: str,
+    digest: str,
+    method: str,
+    noise: str,
+    net: str,
+    preset: str = "recommended",
+    changes: Mapping[str, Any] | None = None,
+    trace: tuple[int, ...] = (),
+    seed: int = 0,
+    data_seed: int = 0,
+) -> Spec:
+    """Everything that a run needs, from a preset and what the user changes of it.
+
+    Args:
+        dataset: Its name or path.
+        digest: A hash of the data.
+        method: Its name.
+        noise: Its canonical text.
+        net: Its name; `auto` is resolved before.
+        preset: Its name.
+        changes: Fields of the method or of the training, by name.
+        trace: Epochs whose thresholds are kept for every mini-batch.
+        seed: Initialisation and order.
+        data_seed: Split and noise.
+    """
+    if preset not in presets():
+        raise unknown("preset", preset, presets())
+    chosen = presets()[preset]
+    training = {key: value for key, value in chosen.items() if key in Training.model_fields}
+    training |= chosen.get("dataset", {}).get(dataset, {})
+    settings = dict(chosen.get("method", {}).get(method, {}))
+    of_method = {field.name for field in method_fields(method)}
+    for name, value in (changes or {}).items():
+        if name in of_method:
+            settings[name] = value
+        elif name in Training.model_fields:
+            training[name] = value
+        else:
+            raise unknown("setting", name, of_method | set(Training.model_fields))
+    return Spec(
+        dataset=dataset,
+        digest=digest,
+        method=method,
+        settings=settings_of(build_method(method, settings)),
+        noise=noise,
+        net=net,
+        preset=preset,
+        training=_validated(Training, training),
+        trace=trace,
+        seed=seed,
+        data_seed=data_seed,
+    )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _validated(schema: type[Model], values: Mapping[str, Any]) -> Model:
+    """`values` as the schema wants them, or one line that says which one is wrong and why."""
+    try:
+        return schema(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = first["loc"][0] if first["loc"] else schema.__name__
+        raise LabelNoiseError(f"{place}: {first['msg']}, got {first['input']!r}") from error

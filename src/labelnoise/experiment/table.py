@@ -1,0 +1,57 @@
+"""Runs as tables that a person likes to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from rich.table import Table
+
+from labelnoise.methods import method_named
+from labelnoise.record.run import Run
+
+ABOUT = ("dataset", "noise", "net", "preset", "epochs", "seed", "data_seed")
+FRACTIONS = {
+    "test_accuracy": "test accuracy",
+    "test_accuracy_balanced": "balanced",
+    "test_accuracy_last10": "last 10",
+    "test_accuracy_best": "best",
+    "label_precision": "label precision",
+    "label_recall": "label recall",
+    "selected_fraction": "fraction selected",
+}
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """One line a run; what all runs share stands in the title."""
+    summaries = [run.summary() for run in runs]
+    values = {key: [str(summary[key]) for summary in summaries] for key in ABOUT}
+    differing = [key for key in ABOUT if len(set(values[key])) > 1]
+    shared = [f"{key} {values[key][0]}" for key in ABOUT if key not in differing]
+    table = Table(title=", ".join(shared), caption="accuracies and fractions in percent")
+    table.add_column("method", no_wrap=True)
+    for key in differing:
+        table.add_column(key, no_wrap=True)
+    for heading in (*FRACTIONS.values(), "seconds"):
+        table.add_column(heading, justify="right")
+    for number, (run, summary) in enumerate(zip(runs, summaries, strict=True)):
+        table.add_row(
+            label(run),
+            *(values[key][number] for key in differing),
+            *(percent(summary[key]) for key in FRACTIONS),
+            f"{summary['train_seconds']:.1f}",
+        )
+    return table
+
+
+def label(run: Run) -> str:
+    """What a run is called in a table or legend: its method, and settings that are not default."""
+    spec = run.header["spec"]
+    defaults = {f.name: f.default for f in fields(method_named(spec["method"]))}  # type: ignore[arg-type]
+    changed = [str(v) for k, v in spec["settings"].items() if v != defaults[k]]
+    return " ".join([spec["method"], *changed])
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction as percent with two decimals; what is not known is a dash."""
+    return "-" if fraction is None else f"{100 * fraction:.2f}"
