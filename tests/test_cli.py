@@ -43,9 +43,7 @@ def test_help_names_every_command_and_loads_nothing_heavy(labelnoise: Labelnoise
 
 
 @pytest.mark.parametrize("command", ["train", "demo", "inject", "predict", "show", "list"])
-def test_every_command_explains_itself(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
     assert stop.value.code == 0
@@ -243,9 +241,7 @@ def test_predict_agrees_with_the_recorded_accuracy(
     assert not Path("r.csv").exists()
 
 
-def test_inject_writes_rows_truth_and_given(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inject_writes_rows_truth_and_given(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["inject", "digits", "--noise", "symmetric:0.3", "--seed", "4", "--out", "n.csv"]
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

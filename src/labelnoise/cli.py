@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
+DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
 CATALOGUES = ("methods", "datasets", "nets", "noises", "presets")
 
 
@@ -78,7 +79,7 @@ def _demo(options: argparse.Namespace) -> None:
     for method in ("cce", "bare"):
         words = ["train", "digits", "--method", method, "--noise", "symmetric:0.5"]
         each = _parse([*words, "--out", str(options.out)])
-        runs.append(_train_with_progress(each, {}))
+        runs.append(_train_with_progress(each, {"epochs": DEMO_EPOCHS}))
     _show_runs(runs)
     draw_curves(runs, options.out / "curves.png")
     print(f"curves: {options.out / 'curves.png'}")
@@ -150,9 +151,17 @@ def _show(options: argparse.Namespace) -> None:
     from labelnoise.experiment.figure import draw_curves
 
     _show_runs(runs)
-    picture = options.out or runs[0].path / "curves.png"
+    folder = runs[0].path if runs[0].path.is_dir() else runs[0].path.parent
+    picture = options.out or folder / "curves.png"
     draw_curves(runs, picture)
     print(f"curves: {picture}")
+
+
+def _pack(options: argparse.Namespace) -> None:
+    from labelnoise.record.run import Run, pack
+
+    for path in options.run:
+        print(pack(Run(path), options.out))
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -321,9 +330,15 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_json(predict)
 
     show = command("show", _show, "show runs as a table and as curves")
-    show.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    show.add_argument(
+        "run", type=Path, nargs="+", metavar="RUN", help="folders of runs, or packed runs"
+    )
     show.add_argument("--out", type=Path, help="PNG file (default: curves.png in the first run)")
     _add_json(show)
+
+    pack = command("pack", _pack, "keep header and rows of finished runs as small files")
+    pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    pack.add_argument("--out", type=Path, required=True, help="folder to write to")
 
     listing = command("list", _list, "list what there is by name")
     listing.add_argument("what", choices=CATALOGUES, help="which names")

@@ -67,7 +67,7 @@ def fit(
     method.setup(problem)
     tally = Tally(problem.labels)
     rows: list[Row] = [] if journal is None else journal.restore(method, tally)
-    with _denormals_flushed():
+    with flushing_denormals():
         for number in range(len(rows), epochs):
             begin = perf_counter()
             for step in method.epoch(train, number):
@@ -116,7 +116,7 @@ def _assess(
 
 
 @contextmanager
-def _denormals_flushed() -> Iterator[None]:
+def flushing_denormals() -> Iterator[None]:
     """Treat numbers below 1e-38 as 0: raw pixels make many of them, each a hundred times slower."""
     tiny = torch.tensor(1e-39)
     was_flushing = bool(tiny * 1 == 0)

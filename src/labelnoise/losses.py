@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
@@ -18,4 +19,4 @@ def weighted_mean(losses: Tensor, weight: Tensor) -> Tensor:
     forward pass must be seen, not hidden by the selection that it breaks.
     """
     total = weight.sum()
-    return (losses * weight).sum() / total.where(total > 0, 1)
+    return torch.dot(losses, weight / total.where(total > 0, 1))

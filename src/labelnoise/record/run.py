@@ -10,10 +10,12 @@ process that dies between that and the append leaves nothing to guess: the next 
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ Row = dict[str, Any]
 
 HEADER, EPOCHS, CHECKPOINT = "header.json", "epochs.jsonl", "checkpoint.pt"
 SAMPLES, DONE, LOCK = "samples.npz", "done", "lock"
+PACKED = ".json.gz"
 
 
 class Stateful(Protocol):
@@ -43,23 +46,32 @@ class Stateful(Protocol):
 
 
 class Run:
-    """A run to read from; it need not be finished."""
+    """A run to read from; it need not be finished.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not (path / HEADER).is_file():
+    Attributes:
+        path: Its folder, or the file that `pack` made of it.
+        header: What was asked and on what.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._packed = read_packed(self.path) if self.path.is_file() else None
+        if self._packed:
+            self.header: dict[str, Any] = self._packed["header"]
+        elif (self.path / HEADER).is_file():
+            self.header = json.loads((self.path / HEADER).read_text())
+        else:
             raise LabelNoiseError(f"{path} is not a run: it has no {HEADER}")
-        self.header: dict[str, Any] = json.loads((path / HEADER).read_text())
 
     @property
     def done(self) -> bool:
         """Whether it was trained to its end."""
-        return (self.path / DONE).exists()
+        return bool(self._packed) or (self.path / DONE).exists()
 
     @property
     def rows(self) -> list[Row]:
         """Its epochs so far."""
-        return _whole_lines(self.path / EPOCHS)[0]
+        return self._packed["rows"] if self._packed else _whole_lines(self.path / EPOCHS)[0]
 
     @property
     def samples(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -99,6 +111,8 @@ class Run:
         }
 
     def _finished(self, name: str) -> Path:
+        if self._packed:
+            raise LabelNoiseError(f"{self.path} keeps no {name}: use the folder of the run")
         if not (self.path / name).exists():
             raise LabelNoiseError(f"{self.path} has no {name} yet: let its training finish")
         return self.path / name
@@ -206,6 +220,27 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+
+
+def pack(run: Run, folder: Path) -> Path:
+    """Keep the header and the rows of a finished run as one small file, to publish or to mail."""
+    if not run.done:
+        raise LabelNoiseError(f"{run.path} is not finished: start its command again first")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (run.path.name + PACKED)
+    text = json.dumps({"header": run.header, "rows": run.rows}).encode()
+    # Without the time of day in it, the same run gives the same bytes.
+    write_atomically(path, lambda file: file.write(gzip.compress(text, mtime=0)))
+    return path
+
+
+def read_packed(path: Path) -> dict[str, Any]:
+    """What `pack` wrote."""
+    try:
+        packed: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        return {"header": packed["header"], "rows": packed["rows"]}
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise LabelNoiseError(f"{path} is not a packed run: {error}") from error
 
 
 @contextmanager
