@@ -26,7 +26,7 @@ from labelnoise.data import read
 from labelnoise.data.scale import raw
 from labelnoise.data.train import Train
 from labelnoise.engine import flushing_denormals
-from labelnoise.experiment.run import divide
+from labelnoise.experiment.parts import divide
 from labelnoise.learner import Learner, Recipe
 from labelnoise.method import Method
 from labelnoise.methods.bare import BARE

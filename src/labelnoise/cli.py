@@ -5,33 +5,32 @@ Nothing heavy is imported before it is needed, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from labelnoise import __version__
-from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.arguments import parse
+from labelnoise.errors import LabelNoiseError
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from rich.console import Console
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
-CATALOGUES = ("methods", "datasets", "nets", "noises", "presets")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = _parse(words)
-        options.command(options)
+        options = parse(words)
+        COMMANDS[options.name](options)
     except LabelNoiseError as error:
         if "--debug" in words:
             raise
@@ -57,7 +56,7 @@ def _complain(message: str, status: int) -> int:
 # --- commands -------------------------------------------------------------------------------------
 
 
-def _train(options: argparse.Namespace) -> None:
+def _train(options: Namespace) -> None:
     changes = dict(options.set or [])
     changes |= {
         name: value
@@ -72,33 +71,35 @@ def _train(options: argparse.Namespace) -> None:
     print(f"run: {run.path}")
 
 
-def _demo(options: argparse.Namespace) -> None:
+def _demo(options: Namespace) -> None:
     from labelnoise.experiment.figure import draw_curves
 
     runs = []
     for method in ("cce", "bare"):
         words = ["train", "digits", "--method", method, "--noise", "symmetric:0.5"]
-        each = _parse([*words, "--out", str(options.out)])
+        each = parse([*words, "--out", str(options.out)])
         runs.append(_train_with_progress(each, {"epochs": DEMO_EPOCHS}))
     _show_runs(runs)
     draw_curves(runs, options.out / "curves.png")
     print(f"curves: {options.out / 'curves.png'}")
 
 
-def _inject(options: argparse.Namespace) -> None:
+def _inject(options: Namespace) -> None:
     from labelnoise.data import read
-    from labelnoise.noise import parse, realised
+    from labelnoise.noise import parse as parse_noise
+    from labelnoise.noise import realised
     from labelnoise.record.run import write_atomically
     from labelnoise.seeds import stream
 
-    noise, dataset = parse(options.noise), read(options.data, options.data_dir)
-    given = noise.plant(
-        dataset.labels,
-        num_classes=len(dataset.classes),
-        inputs=dataset.inputs,
-        flips=dataset.flips,
-        generator=stream(options.seed, "noise", "inject"),
-    )
+    noise, dataset = parse_noise(options.noise), read(options.data, options.data_dir)
+    with _warnings_on_one_line():
+        given = noise.plant(
+            dataset.labels,
+            num_classes=len(dataset.classes),
+            inputs=dataset.inputs,
+            flips=dataset.flips,
+            generator=stream(options.seed, "noise", "inject"),
+        )
     names = dataset.classes
     lines = ["row,true_label,given_label"] + [
         f"{row},{_csv(names[truth])},{_csv(names[label])}"
@@ -117,7 +118,7 @@ def _inject(options: argparse.Namespace) -> None:
     print(f"{len(given)} labels, {100 * rate:.2f} % of them wrong: {options.out}")
 
 
-def _predict(options: argparse.Namespace) -> None:
+def _predict(options: Namespace) -> None:
     from labelnoise.experiment.predict import Predictor, inputs_of
     from labelnoise.record.run import write_atomically
 
@@ -141,7 +142,7 @@ def _predict(options: argparse.Namespace) -> None:
     print(f"{len(predicted)} predictions{agrees}: {options.out}")
 
 
-def _show(options: argparse.Namespace) -> None:
+def _show(options: Namespace) -> None:
     from labelnoise.record.run import Run
 
     runs = [Run(path) for path in options.run]
@@ -157,14 +158,14 @@ def _show(options: argparse.Namespace) -> None:
     print(f"curves: {picture}")
 
 
-def _pack(options: argparse.Namespace) -> None:
+def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
     for path in options.run:
         print(pack(Run(path), options.out))
 
 
-def _list(options: argparse.Namespace) -> None:
+def _list(options: Namespace) -> None:
     entries = _catalogue(options.what)
     if options.json:
         print(json.dumps([{"name": name, "explains": line} for name, line in entries]))
@@ -195,10 +196,21 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().splitlines()[0]
 
 
+COMMANDS = {
+    "train": _train,
+    "demo": _demo,
+    "inject": _inject,
+    "predict": _predict,
+    "show": _show,
+    "pack": _pack,
+    "list": _list,
+}
+
+
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _train_with_progress(options: argparse.Namespace, changes: dict[str, Any]) -> Any:
+def _train_with_progress(options: Namespace, changes: dict[str, Any]) -> Any:
     from labelnoise.experiment.progress import Progress, use_all_cores
     from labelnoise.experiment.run import train
 
@@ -259,156 +271,3 @@ def _transition_table(names: Sequence[str], transition: list[list[float]]) -> An
 def _csv(text: str) -> str:
     """A field as CSV wants it."""
     return '"' + text.replace('"', '""') + '"' if re.search('[",\n\r]', text) else text
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse, but an error is one line that suggests what was meant."""
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if wrong:
-            choices = [choice.strip("' ") for choice in wrong[2].split(",")]
-            raise unknown("command" if "COMMAND" in message else "choice", wrong[1], choices)
-        raise LabelNoiseError(f"{message} (see {self.prog} --help)")
-
-
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser, commands = _parser()
-    options, rest = parser.parse_known_args(words)
-    if rest:
-        command = commands[options.name]
-        known = [flag for action in command._actions for flag in action.option_strings]
-        if rest[0].startswith("-"):
-            raise unknown(f"option of {options.name!r}", rest[0].partition("=")[0], known)
-        raise LabelNoiseError(f"{options.name!r} takes no further argument {rest[0]!r}")
-    return options
-
-
-def _parser() -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(
-        prog="labelnoise",
-        description="Learn from data whose labels are partly wrong.",
-        epilog="Start with: labelnoise demo",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"labelnoise {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="name", required=True)
-    made: dict[str, _Parser] = {}
-
-    def command(name: str, function: Any, explains: str) -> _Parser:
-        made[name] = commands.add_parser(
-            name,
-            help=explains,
-            description=explains[0].upper() + explains[1:] + ".",
-            allow_abbrev=False,
-        )
-        made[name].set_defaults(command=function)
-        made[name].add_argument("--debug", action="store_true", help="show tracebacks")
-        return made[name]
-
-    _add_train(command("train", _train, "train a method on data with wrong labels"))
-
-    demo = command("demo", _demo, "train cross-entropy and BARE on half-wrong digits")
-    demo.add_argument(
-        "--out", type=Path, default=Path("demo"), help="folder for runs and curves (default: demo)"
-    )
-
-    inject = command("inject", _inject, "plant wrong labels and write them beside the true ones")
-    _add_data(inject)
-    inject.add_argument("--noise", required=True, metavar="KIND:RATE", help=_NOISE_HELP)
-    inject.add_argument("--seed", type=int, default=0, help="which labels are hit (default: 0)")
-    inject.add_argument("--out", type=Path, required=True, help="CSV file to write")
-    _add_json(inject)
-
-    predict = command("predict", _predict, "predict labels with a finished run")
-    predict.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
-    _add_data(predict)
-    predict.add_argument("--out", type=Path, required=True, help="CSV file to write")
-    _add_json(predict)
-
-    show = command("show", _show, "show runs as a table and as curves")
-    show.add_argument(
-        "run", type=Path, nargs="+", metavar="RUN", help="folders of runs, or packed runs"
-    )
-    show.add_argument("--out", type=Path, help="PNG file (default: curves.png in the first run)")
-    _add_json(show)
-
-    pack = command("pack", _pack, "keep header and rows of finished runs as small files")
-    pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
-    pack.add_argument("--out", type=Path, required=True, help="folder to write to")
-
-    listing = command("list", _list, "list what there is by name")
-    listing.add_argument("what", choices=CATALOGUES, help="which names")
-    _add_json(listing)
-    return parser, made
-
-
-_NOISE_HELP = "wrong labels to plant, such as symmetric:0.5 ('labelnoise list noises')"
-
-
-def _add_train(train: _Parser) -> None:
-    _add_data(train)
-    train.add_argument(
-        "--method", default="bare", help="'labelnoise list methods' (default: %(default)s)"
-    )
-    train.add_argument("--noise", default="none", metavar="KIND:RATE", help=_NOISE_HELP)
-    train.add_argument(
-        "--net",
-        default="auto",
-        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
-    )
-    train.add_argument(
-        "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
-    )
-    train.add_argument("--epochs", type=int, help="default: the preset's")
-    train.add_argument("--batch-size", type=int, help="default: the preset's, 128")
-    train.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
-    train.add_argument("--data-seed", type=int, default=0, help="split and noise (default: 0)")
-    train.add_argument(
-        "--set",
-        action="append",
-        type=_assignment,
-        metavar="FIELD=VALUE",
-        help="a field of the method or of its training, such as threshold=class or lr=0.001",
-    )
-    train.add_argument(
-        "--trace-epochs",
-        type=_numbers,
-        default=(),
-        metavar="N,N",
-        help="epochs, from 1, to keep the thresholds of every mini-batch for",
-    )
-    train.add_argument(
-        "--out", type=Path, default=Path("runs"), help="folder of the run's folder (default: runs)"
-    )
-    train.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
-    _add_json(train)
-
-
-def _add_data(command: _Parser) -> None:
-    command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
-    command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
-
-
-def _add_json(command: _Parser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    field, equals, value = text.partition("=")
-    if not equals or not field:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form FIELD=VALUE")
-    try:
-        return field, json.loads(value.lower() if value in ("True", "False") else value)
-    except json.JSONDecodeError:
-        return field, None if value in ("none", "None") else value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers like 1,100") from None

@@ -102,6 +102,10 @@ def fetch(
     raise DownloadError(destination.name, "; ".join(reasons))
 
 
+# The check below is ours; Python 3.11.0 to 3.11.3 have no filter of their own beside it.
+SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a .tar.gz of plain files into `folder`, and nowhere else."""
     try:
@@ -109,7 +113,7 @@ def unpack(archive: Path, folder: Path) -> None:
             members = tar.getmembers()
             for member in members:
                 _refuse_escape(archive, member)
-            tar.extractall(folder, members, filter="data")
+            tar.extractall(folder, members, **SAFELY)  # type: ignore[arg-type]  # noqa: S202
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise LabelNoiseError(f"{archive}: damaged archive ({error})") from error
     except OSError as error:  # a full disk, or what gzip makes of damage

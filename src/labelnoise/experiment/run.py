@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import labelnoise
 from labelnoise import nets
@@ -23,13 +20,13 @@ from labelnoise.data import read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES, Scaling
-from labelnoise.data.split import TEST_FRACTION, stratified_split
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, Row, fit
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.parts import Noisy, Parts, digest, divide
 from labelnoise.experiment.spec import Spec, expand
 from labelnoise.learner import Learner
-from labelnoise.noise import Noise, parse, realised
+from labelnoise.noise import parse, realised
 from labelnoise.problem import Problem
 from labelnoise.record.run import Journal, Run
 from labelnoise.record.tally import Tally
@@ -95,65 +92,6 @@ def train(
     return _train(spec, dataset, parts, place, path, watch)
 
 
-@dataclass(frozen=True)
-class Noisy:
-    """A part of a data set whose labels may be wrong.
-
-    Attributes:
-        rows: (rows,) where its samples stand in the data set.
-        inputs: (rows, ...) as stored.
-        given: (rows,) labels, noise included.
-        truth: (rows,) true labels, where they are known.
-    """
-
-    rows: Tensor
-    inputs: Tensor
-    given: Tensor
-    truth: Tensor | None
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The three parts of a data set."""
-
-    train: Noisy
-    validation: Noisy
-    test: Held
-
-
-def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
-    """Split a data set and plant noise in all but the test part."""
-    rows = torch.arange(len(dataset.labels))
-    if dataset.test_inputs is not None and dataset.test_labels is not None:
-        test = Held(dataset.test_inputs, dataset.test_labels)
-    else:
-        chance = stream(data_seed, "test")
-        rows, held = stratified_split(dataset.labels, chance, TEST_FRACTION)
-        test = Held(dataset.inputs[held], dataset.labels[held])
-    training, validation = dataset.split(dataset.labels[rows], stream(data_seed, "split"))
-    if not (len(training) and len(validation) and len(test.labels)):
-        raise LabelNoiseError(
-            f"{dataset.name} has too few rows ({len(dataset.labels)}) to set a validation and a "
-            "test part aside: three rows of at least one class are needed"
-        )
-    return Parts(
-        train=_corrupted(dataset, rows[training], noise, stream(data_seed, "noise", "train")),
-        validation=_corrupted(dataset, rows[validation], noise, stream(data_seed, "noise", "rest")),
-        test=test,
-    )
-
-
-def digest(dataset: Dataset) -> str:
-    """A hash of inputs and labels: the same data, the same text, on every machine."""
-    state = hashlib.blake2b(digest_size=16)
-    for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
-        if tensor is not None:
-            state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-            state.update(tensor.contiguous().numpy().data)
-    state.update("\0".join(dataset.classes).encode())
-    return state.hexdigest()
-
-
 def new_learners(
     spec: Spec, shape: tuple[int, ...], num_classes: int, device: torch.device | str = "cpu"
 ) -> Callable[[], Learner]:
@@ -212,19 +150,6 @@ def _train(
             watch=None if watch is None else partial(watch, spec),
         )
         return journal.finish(_samples(parts.train, tally))
-
-
-def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, generator: torch.Generator) -> Noisy:
-    labels, inputs = dataset.labels[rows], dataset.inputs[rows]
-    given = noise.plant(
-        labels,
-        num_classes=len(dataset.classes),
-        inputs=inputs,
-        flips=dataset.flips,
-        generator=generator,
-    )
-    known = noise.planted or dataset.verified
-    return Noisy(rows, inputs, given, labels if known else None)
 
 
 def _samples(part: Noisy, tally: Tally) -> dict[str, np.ndarray[Any, Any]]:

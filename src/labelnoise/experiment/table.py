@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from rich import box
 from rich.table import Table
 
 from labelnoise.methods import method_named
 from labelnoise.record.run import Run
 
 ABOUT = ("dataset", "noise", "net", "preset", "epochs", "seed", "data_seed")
-FRACTIONS = {
-    "test_accuracy": "test accuracy",
-    "test_accuracy_balanced": "balanced",
-    "test_accuracy_last10": "last 10",
-    "test_accuracy_best": "best",
-    "label_precision": "label precision",
-    "label_recall": "label recall",
-    "selected_fraction": "fraction selected",
+FRACTIONS = {  # headings on two lines, so that a table of one setting fits on 80 columns
+    "test_accuracy": "test\naccuracy",
+    "test_accuracy_balanced": "\nbalanced",
+    "test_accuracy_last10": "last\n10",
+    "test_accuracy_best": "\nbest",
+    "label_precision": "label\nprecision",
+    "label_recall": "label\nrecall",
+    "selected_fraction": "fraction\nselected",
 }
 
 
@@ -28,12 +29,16 @@ def runs_table(runs: Sequence[Run]) -> Table:
     values = {key: [str(summary[key]) for summary in summaries] for key in ABOUT}
     differing = [key for key in ABOUT if len(set(values[key])) > 1]
     shared = [f"{key} {values[key][0]}" for key in ABOUT if key not in differing]
-    table = Table(title=", ".join(shared), caption="accuracies and fractions in percent")
-    table.add_column("method", no_wrap=True)
-    for key in differing:
-        table.add_column(key, no_wrap=True)
-    for heading in (*FRACTIONS.values(), "seconds"):
-        table.add_column(heading, justify="right")
+    table = Table(
+        title=", ".join(shared),
+        caption="accuracies and fractions in percent",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+    )
+    for key in ("method", *differing):
+        table.add_column(f"\n{key}", overflow="fold")
+    for heading in (*FRACTIONS.values(), "\nseconds"):
+        table.add_column(heading, justify="right", overflow="fold")
     for number, (run, summary) in enumerate(zip(runs, summaries, strict=True)):
         table.add_row(
             label(run),

@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -59,7 +60,7 @@ class Run:
         if self._packed:
             self.header: dict[str, Any] = self._packed["header"]
         elif (self.path / HEADER).is_file():
-            self.header = json.loads((self.path / HEADER).read_text())
+            self.header = _parsed((self.path / HEADER).read_text(), self.path / HEADER)
         else:
             raise LabelNoiseError(f"{path} is not a run: it has no {HEADER}")
 
@@ -258,8 +259,22 @@ def _mendable(path: Path) -> Iterator[None]:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    """A checkpoint; `weights_only` refuses a file that would execute code."""
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+        raise LabelNoiseError(
+            f"{path} is damaged or not ours ({type(error).__name__}): delete {path.parent} and "
+            "start again"
+        ) from error
     return state
+
+
+def _parsed(text: str | bytes, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise LabelNoiseError(f"{path} is damaged: {error}") from error
 
 
 def _whole_lines(path: Path) -> tuple[list[Row], int]:
@@ -268,7 +283,7 @@ def _whole_lines(path: Path) -> tuple[list[Row], int]:
         return [], 0
     text = path.read_bytes()
     length = text.rfind(b"\n") + 1
-    return [json.loads(line) for line in text[:length].splitlines()], length
+    return [_parsed(line, path) for line in text[:length].splitlines()], length
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:

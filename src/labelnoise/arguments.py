@@ -1,0 +1,163 @@
+"""What the command line takes: commands, options, and errors that suggest what was meant."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from labelnoise import __version__
+from labelnoise.errors import LabelNoiseError, unknown
+
+CATALOGUES = ("methods", "datasets", "nets", "noises", "presets")
+NOISE_HELP = "wrong labels to plant, such as symmetric:0.5 ('labelnoise list noises')"
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is one line that suggests what was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong:
+            choices = [choice.strip("' ") for choice in wrong[2].split(",")]
+            raise unknown("command" if "COMMAND" in message else "choice", wrong[1], choices)
+        raise LabelNoiseError(f"{message} (see {self.prog} --help)")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command; `name` is the command's."""
+    parser, commands = _parser()
+    options, rest = parser.parse_known_args(words)
+    if rest:
+        command = commands[options.name]
+        known = [flag for action in command._actions for flag in action.option_strings]
+        if rest[0].startswith("-"):
+            raise unknown(f"option of {options.name!r}", rest[0].partition("=")[0], known)
+        raise LabelNoiseError(f"{options.name!r} takes no further argument {rest[0]!r}")
+    return options
+
+
+def _parser() -> tuple[_Parser, dict[str, _Parser]]:
+    parser = _Parser(
+        prog="labelnoise",
+        description="Learn from data whose labels are partly wrong.",
+        epilog="Start with: labelnoise demo",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"labelnoise {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="name", required=True)
+    made: dict[str, _Parser] = {}
+
+    def command(name: str, explains: str) -> _Parser:
+        made[name] = commands.add_parser(
+            name,
+            help=explains,
+            description=explains[0].upper() + explains[1:] + ".",
+            allow_abbrev=False,
+        )
+        made[name].add_argument("--debug", action="store_true", help="show tracebacks")
+        return made[name]
+
+    _add_train(command("train", "train a method on data with wrong labels"))
+
+    demo = command("demo", "train cross-entropy and BARE on half-wrong digits")
+    demo.add_argument(
+        "--out", type=Path, default=Path("demo"), help="folder for runs and curves (default: demo)"
+    )
+
+    inject = command("inject", "plant wrong labels and write them beside the true ones")
+    _add_data(inject)
+    inject.add_argument("--noise", required=True, metavar="KIND:RATE", help=NOISE_HELP)
+    inject.add_argument("--seed", type=int, default=0, help="which labels are hit (default: 0)")
+    inject.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    _add_json(inject)
+
+    predict = command("predict", "predict labels with a finished run")
+    predict.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    _add_data(predict)
+    predict.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    _add_json(predict)
+
+    show = command("show", "show runs as a table and as curves")
+    show.add_argument(
+        "run", type=Path, nargs="+", metavar="RUN", help="folders of runs, or packed runs"
+    )
+    show.add_argument("--out", type=Path, help="PNG file (default: curves.png in the first run)")
+    _add_json(show)
+
+    pack = command("pack", "keep header and rows of finished runs as small files")
+    pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    pack.add_argument("--out", type=Path, required=True, help="folder to write to")
+
+    listing = command("list", "list what there is by name")
+    listing.add_argument("what", choices=CATALOGUES, help="which names")
+    _add_json(listing)
+    return parser, made
+
+
+def _add_train(train: _Parser) -> None:
+    _add_data(train)
+    train.add_argument(
+        "--method", default="bare", help="'labelnoise list methods' (default: %(default)s)"
+    )
+    train.add_argument("--noise", default="none", metavar="KIND:RATE", help=NOISE_HELP)
+    train.add_argument(
+        "--net",
+        default="auto",
+        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
+    )
+    train.add_argument(
+        "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
+    )
+    train.add_argument("--epochs", type=int, help="default: the preset's")
+    train.add_argument("--batch-size", type=int, help="default: the preset's, 128")
+    train.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
+    train.add_argument("--data-seed", type=int, default=0, help="split and noise (default: 0)")
+    train.add_argument(
+        "--set",
+        action="append",
+        type=_assignment,
+        metavar="FIELD=VALUE",
+        help="a field of the method or of its training, such as threshold=class or lr=0.001",
+    )
+    train.add_argument(
+        "--trace-epochs",
+        type=_numbers,
+        default=(),
+        metavar="N,N",
+        help="epochs, from 1, to keep the thresholds of every mini-batch for",
+    )
+    train.add_argument(
+        "--out", type=Path, default=Path("runs"), help="folder of the run's folder (default: runs)"
+    )
+    train.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+    _add_json(train)
+
+
+def _add_data(command: _Parser) -> None:
+    command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
+    command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
+
+
+def _add_json(command: _Parser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    field, equals, value = text.partition("=")
+    if not equals or not field:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form FIELD=VALUE")
+    try:
+        return field, json.loads(value.lower() if value in ("True", "False") else value)
+    except json.JSONDecodeError:
+        return field, None if value in ("none", "None") else value
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers like 1,100") from None

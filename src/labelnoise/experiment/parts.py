@@ -1,0 +1,88 @@
+"""The three parts of a data set, with noise planted in all but the test part."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelnoise.data.dataset import Dataset
+from labelnoise.data.split import TEST_FRACTION, stratified_split
+from labelnoise.engine import Held
+from labelnoise.errors import LabelNoiseError
+from labelnoise.noise import Noise
+from labelnoise.seeds import stream
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A part of a data set whose labels may be wrong.
+
+    Attributes:
+        rows: (rows,) where its samples stand in the data set.
+        inputs: (rows, ...) as stored.
+        given: (rows,) labels, noise included.
+        truth: (rows,) true labels, where they are known.
+    """
+
+    rows: Tensor
+    inputs: Tensor
+    given: Tensor
+    truth: Tensor | None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three parts of a data set."""
+
+    train: Noisy
+    validation: Noisy
+    test: Held
+
+
+def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
+    """Split a data set and plant noise in all but the test part."""
+    rows = torch.arange(len(dataset.labels))
+    if dataset.test_inputs is not None and dataset.test_labels is not None:
+        test = Held(dataset.test_inputs, dataset.test_labels)
+    else:
+        chance = stream(data_seed, "test")
+        rows, held = stratified_split(dataset.labels, chance, TEST_FRACTION)
+        test = Held(dataset.inputs[held], dataset.labels[held])
+    training, validation = dataset.split(dataset.labels[rows], stream(data_seed, "split"))
+    if not (len(training) and len(validation) and len(test.labels)):
+        raise LabelNoiseError(
+            f"{dataset.name} has too few rows ({len(dataset.labels)}) to set a validation and a "
+            "test part aside: three rows of at least one class are needed"
+        )
+    return Parts(
+        train=_corrupted(dataset, rows[training], noise, stream(data_seed, "noise", "train")),
+        validation=_corrupted(dataset, rows[validation], noise, stream(data_seed, "noise", "rest")),
+        test=test,
+    )
+
+
+def digest(dataset: Dataset) -> str:
+    """A hash of inputs and labels: the same data, the same text, on every machine."""
+    state = hashlib.blake2b(digest_size=16)
+    for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
+        if tensor is not None:
+            state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+            state.update(tensor.contiguous().numpy().data)
+    state.update("\0".join(dataset.classes).encode())
+    return state.hexdigest()
+
+
+def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, generator: torch.Generator) -> Noisy:
+    labels, inputs = dataset.labels[rows], dataset.inputs[rows]
+    given = noise.plant(
+        labels,
+        num_classes=len(dataset.classes),
+        inputs=inputs,
+        flips=dataset.flips,
+        generator=generator,
+    )
+    known = noise.planted or dataset.verified
+    return Noisy(rows, inputs, given, labels if known else None)

@@ -1,0 +1,125 @@
+"""From data to a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import labelnoise
+from labelnoise.data import read
+from labelnoise.data.dataset import Dataset
+from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.parts import digest, divide
+from labelnoise.experiment.predict import Predictor
+from labelnoise.experiment.run import train
+from labelnoise.noise import parse
+
+QUICK = {"epochs": 2}
+
+
+def test_parts_are_disjoint_and_the_test_part_has_no_noise() -> None:
+    dataset = read("digits")
+    parts = divide(dataset, parse("symmetric:0.5"), data_seed=0)
+    rows = torch.cat([parts.train.rows, parts.validation.rows])
+    assert len(torch.unique(rows)) == len(rows)
+    assert len(rows) + len(parts.test.labels) == len(dataset.labels)
+    assert parts.train.truth is not None
+    assert torch.equal(dataset.labels[parts.train.rows], parts.train.truth)
+    assert torch.equal(dataset.inputs[parts.train.rows], parts.train.inputs)
+    for part in (parts.train, parts.validation):
+        assert part.truth is not None
+        assert float((part.given != part.truth).double().mean()) == pytest.approx(0.5, abs=0.1)
+
+
+def test_split_and_noise_come_from_the_data_seed() -> None:
+    dataset, noise = read("digits"), parse("symmetric:0.5")
+    one, same, other = (divide(dataset, noise, data_seed) for data_seed in (0, 0, 1))
+    assert torch.equal(one.train.given, same.train.given)
+    assert torch.equal(one.train.rows, same.train.rows)
+    assert not torch.equal(one.train.rows, other.train.rows)
+
+
+def test_truth_of_own_data_is_unknown_without_planted_noise() -> None:
+    inputs, labels = torch.randn(40, 3), torch.arange(40) % 2
+    dataset = Dataset("own", inputs, labels, ("a", "b"))
+    assert divide(dataset, parse("none"), 0).train.truth is None
+    assert divide(dataset, parse("pair:0.1"), 0).train.truth is not None
+    assert divide(read("digits"), parse("none"), 0).train.truth is not None
+
+
+def test_too_few_rows_is_an_error() -> None:
+    dataset = Dataset("own", torch.randn(2, 3), torch.arange(2), ("a", "b"))
+    with pytest.raises(LabelNoiseError, match="too few rows"):
+        divide(dataset, parse("none"), 0)
+
+
+def test_digest_follows_the_data_not_the_name() -> None:
+    dataset = read("digits")
+    assert digest(dataset) == digest(read("digits"))
+    inputs = dataset.inputs.clone()
+    inputs[5, 0, 0, 0] += 1
+    changed = Dataset("digits", inputs, dataset.labels, dataset.classes)
+    assert digest(changed) != digest(dataset)
+
+
+def test_same_seed_same_rows_other_seed_other_rows(tmp_path: Path) -> None:
+    def rows(seed: int, out: str) -> list[dict[str, object]]:
+        run = train("digits", seed=seed, changes=QUICK, noise="pair:0.2", out=tmp_path / out)
+        return [{k: v for k, v in row.items() if "seconds" not in k} for row in run.rows]
+
+    assert rows(0, "a") == rows(0, "b")
+    assert rows(0, "a") != rows(1, "a")
+
+
+def test_changed_file_is_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "own.npz"
+    chance = np.random.default_rng(0)
+    for _ in range(2):
+        np.savez(file, x=chance.normal(size=(60, 4)), y=np.arange(60) % 2)
+        train(str(file), changes=QUICK, out=tmp_path / "runs")
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_cnn_with_augmentation_trains_on_a_small_tree_of_cifar10s_layout(tmp_path: Path) -> None:
+    chance, folder = np.random.default_rng(0), tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name in (*(f"data_batch_{part}.bin" for part in range(1, 6)), "test_batch.bin"):
+        records = chance.integers(256, size=(40, 3073), dtype=np.uint8)
+        records[:, 0] = np.arange(40) % 10
+        (folder / name).write_bytes(records.tobytes())
+    asked = {"noise": "class-conditional:0.4", "preset": "as-printed", "data_dir": tmp_path}
+    run = train("cifar10", changes={"epochs": 1}, out=tmp_path / "runs", **asked)  # type: ignore[arg-type]
+    assert run.header["spec"]["net"] == "cnn"
+    assert run.header["spec"]["training"]["augment"] is True
+    assert run.summary()["epochs"] == 1
+
+
+def test_header_reports_the_realised_noise(tmp_path: Path) -> None:
+    run = train("digits", noise="class-conditional:0.4", changes=QUICK, out=tmp_path)
+    noise = run.header["realised_noise"]
+    samples = run.samples
+    assert noise["rate"] == pytest.approx((samples["given"] != samples["truth"]).mean())
+    assert np.sum(noise["transition"], axis=1) == pytest.approx(np.ones(10))
+    assert noise["transition"][0][0] == 1.0
+    assert noise["transition"][7][1] == pytest.approx(0.4, abs=0.15)
+
+
+def test_predictor_gives_probabilities_of_the_trained_net(tmp_path: Path) -> None:
+    run = train("digits", noise="symmetric:0.2", changes={"epochs": 5}, out=tmp_path)
+    dataset = read("digits")
+    parts = divide(dataset, parse("symmetric:0.2"), 0)
+    probs = Predictor(run).probs(parts.test.inputs)
+    assert torch.allclose(probs.sum(dim=1), torch.ones(len(probs)))
+    right = (probs.argmax(dim=1) == parts.test.labels).double().mean()
+    assert float(right) == run.summary()["test_accuracy"]
+
+
+def test_public_names_are_all_there() -> None:
+    for name in labelnoise.__all__:
+        assert getattr(labelnoise, name) is not None
+    assert set(labelnoise.__all__) == set(dir(labelnoise))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = labelnoise.nothing

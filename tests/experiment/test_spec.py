@@ -1,0 +1,110 @@
+"""What was asked for, expanded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.spec import Spec, expand, presets
+from labelnoise.methods.bare import BARE
+
+
+def spec(**changed: Any) -> Spec:
+    asked: dict[str, Any] = {
+        "dataset": "mnist", "digest": "0", "method": "bare", "noise": "none", "net": "mlp",
+        "preset": "paper",
+    }  # fmt: skip
+    return expand(**{**asked, **changed})
+
+
+def test_paper_is_what_the_released_code_does() -> None:
+    training = spec().training
+    assert (training.epochs, training.batch_size) == (200, 128)
+    assert (training.optimiser, training.lr, training.schedule) == ("adam", 2e-4, "plateau")
+    assert (training.scale, training.augment) == ("raw", False)
+    assert spec().method_instance() == BARE(threshold="batch")
+    assert spec(dataset="cifar10").training == training
+
+
+def test_as_printed_is_the_text_and_differs_on_cifar10() -> None:
+    assert spec(preset="as-printed").method_instance() == BARE(threshold="class")
+    mnist = spec(preset="as-printed").training
+    cifar10 = spec(preset="as-printed", dataset="cifar10").training
+    assert (mnist.lr, mnist.augment) == (2e-4, False)
+    assert (cifar10.lr, cifar10.augment) == (2e-3, True)
+
+
+def test_recommended_takes_at_most_fifty_epochs() -> None:
+    assert spec(preset="recommended").training.epochs <= 50
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_every_preset_explains_itself_and_trains_every_method(preset: str) -> None:
+    assert presets()[preset]["explains"]
+    assert spec(preset=preset, method="cce").settings == {}
+
+
+def test_changes_reach_method_and_training() -> None:
+    changed = spec(changes={"threshold": "class", "kappa": 2, "lr": 0.5, "epochs": 3})
+    assert changed.method_instance() == BARE(threshold="class", kappa=2.0)
+    assert (changed.training.lr, changed.training.epochs) == (0.5, 3)
+
+
+def test_midpoint_may_be_set_in_every_preset() -> None:
+    for preset in presets():
+        changed = spec(preset=preset, changes={"threshold": "midpoint"})
+        assert changed.method_instance() == BARE(threshold="midpoint")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"preset": "papr"}, "'paper'"),
+        ({"changes": {"tresholds": "class"}}, "'threshold'"),
+        ({"changes": {"threshold": "klass"}}, "'class'"),
+        ({"changes": {"kappa": "high"}}, "kappa"),
+        ({"changes": {"lr": 0}}, "lr"),
+        ({"changes": {"lr": float("nan")}}, "lr"),
+        ({"changes": {"batch_size": 1.5}}, "batch_size"),
+        ({"changes": {"schedule": "cosin"}}, "schedule"),
+        ({"method": "cce", "changes": {"kappa": 1.0}}, "kappa"),
+    ],
+)
+def test_what_is_wrong_is_named_on_one_line(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(LabelNoiseError) as error:
+        spec(**changed)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_identity_changes_with_everything_that_matters() -> None:
+    variants: list[dict[str, Any]] = [
+        {},
+        {"dataset": "digits"},
+        {"digest": "1"},
+        {"method": "cce"},
+        {"noise": "symmetric:0.5"},
+        {"net": "lenet"},
+        {"preset": "recommended"},
+        {"changes": {"kappa": 0.5}},
+        {"changes": {"epochs": 3}},
+        {"seed": 1},
+        {"data_seed": 1},
+        {"trace": (1,)},
+    ]
+    assert len({spec(**variant).identity() for variant in variants}) == len(variants)
+    assert spec().identity() == spec().identity()
+
+
+def test_identity_is_a_plain_directory_name() -> None:
+    name = spec(dataset="../data/my set.npz", noise="matrix:/tmp/a b.csv").identity()
+    assert "/" not in name
+    assert " " not in name
+    assert name.startswith("my_set-bare-")
+
+
+def test_spec_round_trips_through_json() -> None:
+    asked = spec(changes={"kappa": 0.5}, trace=(1, 5))
+    assert Spec.model_validate_json(asked.model_dump_json()) == asked
