@@ -76,7 +76,7 @@ def fit(
             row = tally.row(truth, epoch=number + 1, trace=number + 1 in trace)
             trained = perf_counter()
             row["lr"] = method.learners()[0].lr
-            row |= _assess(method, train.scaling, validation, test, problem.num_classes)
+            row |= _assess(method, train.scaling, validation, test, problem.num_classes, number + 1)
             for learner in method.learners():
                 learner.advance(row["validation_loss"])
             row["train_seconds"] = trained - begin
@@ -96,7 +96,7 @@ def evaluate(method: Method, inputs: Tensor, scaling: Scaling) -> Tensor:
 
 
 def _assess(
-    method: Method, scaling: Scaling, validation: Held, test: Held, num_classes: int
+    method: Method, scaling: Scaling, validation: Held, test: Held, num_classes: int, epoch: int
 ) -> Row:
     """The numbers of an epoch on data that it did not train on."""
     scores = evaluate(method, validation.inputs, scaling)
@@ -104,8 +104,8 @@ def _assess(
     validation_loss = float(method.validation_loss(scores, validation.labels))
     if not math.isfinite(validation_loss):
         raise LabelNoiseError(
-            "the validation loss became NaN or infinite in the last step of an epoch: "
-            "lower the learning rate (--set lr=...)"
+            f"the validation loss is NaN or infinite after the last step of epoch {epoch}: "
+            "lower the learning rate (--set lr=...) or check the validation inputs"
         )
     return {
         "validation_loss": validation_loss,

@@ -18,5 +18,8 @@ def weighted_mean(losses: Tensor, weight: Tensor) -> Tensor:
     A loss that is NaN or infinite makes the mean NaN even if its weight is 0, on purpose: a broken
     forward pass must be seen, not hidden by the selection that it breaks.
     """
-    total = weight.sum()
-    return torch.dot(losses, weight / total.where(total > 0, 1))
+    # Half precision can neither count nor add up the samples of a large batch.
+    wide = torch.promote_types(losses.dtype, torch.float32)
+    weight = weight.to(wide)
+    total = weight.sum().clamp(min=torch.finfo(wide).tiny)
+    return torch.dot(losses.to(wide), weight / total)

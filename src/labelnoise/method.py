@@ -113,6 +113,7 @@ def _restore(part: Any, state: Any) -> None:
     if isinstance(part, torch.Generator):
         part.set_state(state)
     elif isinstance(part, Tensor):
-        part.copy_(state)
+        with torch.no_grad():  # it may be trained itself
+            part.copy_(state)
     else:
         part.load_state_dict(state)

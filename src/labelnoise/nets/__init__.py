@@ -57,6 +57,8 @@ def _imported(address: str) -> Build:
         sys.path.insert(0, os.getcwd())
     try:
         build: Build = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise LabelNoiseError(f"cannot import net {address!r}: {error}") from error
+    if not callable(build):
+        raise LabelNoiseError(f"net {address!r} is not a function (input shape, classes) -> module")
     return build

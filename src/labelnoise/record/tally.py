@@ -53,9 +53,11 @@ class Tally:
             LabelNoiseError: The loss of a step was NaN or infinite.
         """
         self._flush()
-        losses, counts = torch.stack(self._losses), torch.stack(self._counts)
+        losses, counts = torch.stack(self._losses).double(), torch.stack(self._counts).double()
         self._check(losses, epoch)
-        index, selected = torch.cat(self._index), torch.cat(self._selected)
+        # Of the whole training set: a method may leave rows out of its batches, or draw some twice.
+        selected = torch.zeros_like(self.labels, dtype=torch.bool)
+        selected[torch.cat(self._index)[torch.cat(self._selected)]] = True
         row: dict[str, Any] = {
             "epoch": epoch,
             "train_loss": _plain((losses * counts).sum() / counts.sum()),
@@ -64,7 +66,7 @@ class Tally:
             "selected_fraction": _plain(selected_fraction(selected)),
         }
         if truth is not None:
-            right = (self.labels == truth)[index]
+            right = self.labels == truth
             row["label_precision"] = _plain(label_precision(selected, right))
             row["label_recall"] = _plain(label_recall(selected, right))
         row |= self._notes(trace)
@@ -100,14 +102,15 @@ class Tally:
         self._index.append(index)
         self._selected.append(selected)
         self._losses += [step.loss for step in steps]
-        self._counts += [step.weight.sum() for step in steps]
+        self._counts += [step.weight.sum(dtype=torch.float32) for step in steps]
         self._thresholds += [s.notes["thresholds"] for s in steps if "thresholds" in s.notes]
         self._empty += [s.notes["empty"] for s in steps if "empty" in s.notes]
         self.samples["seen"].index_add_(0, index, torch.ones_like(index))
         self.samples["selected"].index_add_(0, index, selected.to(index.dtype))
-        probs = [step.probs for step in steps if step.probs is not None]
-        if len(probs) == len(steps):
-            self._add_probs(index, torch.cat(probs))
+        told = [(step.index, step.probs) for step in steps if step.probs is not None]
+        if told:
+            rows, probs = zip(*told, strict=True)
+            self._add_probs(torch.cat(rows), torch.cat(probs))
 
     def _add_probs(self, index: Tensor, probs: Tensor) -> None:
         given = probs.gather(1, self.labels[index].unsqueeze(1)).squeeze(1).float()

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelnoise.batch import Batch
+from labelnoise.data.scale import SCALES, raw, standardised, unit
+from labelnoise.data.train import Train
+
+
+def rows_of(batches: list[Batch]) -> list[int]:
+    return torch.cat([batch.index for batch in batches]).tolist()
+
+
+def made(rows: int = 23, batch_size: int = 5, seed: int = 0, **more: object) -> Train:
+    """Every feature of row i holds the number i, so that a batch shows where it comes from."""
+    inputs = torch.arange(rows, dtype=torch.float32)[:, None].repeat(1, 3)
+    return Train(inputs, torch.arange(rows) % 4, raw(inputs), batch_size, seed, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 6, 11, 23, 25, 26])
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
+def test_every_row_comes_exactly_once_an_epoch(rows: int, batch_size: int) -> None:
+    train = made(rows, batch_size)
+    for epoch in range(3):
+        assert sorted(rows_of(list(train.batches(epoch)))) == list(range(rows))
+    assert len(train) == rows
+
+
+def test_inputs_labels_and_index_belong_together() -> None:
+    train = made()
+    for batch in train.batches(0):
+        assert batch.inputs[:, 0].tolist() == batch.index.tolist()
+        assert batch.labels.tolist() == (batch.index % 4).tolist()
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    orders = {
+        (seed, epoch): tuple(rows_of(list(made(seed=seed).batches(epoch))))
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
+    assert len(set(orders.values())) == 4
+    train = made(seed=0)
+    torch.manual_seed(5)
+    assert tuple(rows_of(list(train.batches(1)))) == orders[0, 1]  # without epoch 0 before it
+    assert tuple(rows_of(list(made(batch_size=7).batches(1, views=2)))) == orders[0, 1]
+
+
+def test_the_order_is_random() -> None:
+    order = torch.tensor(rows_of(list(made(rows=1_000, batch_size=100).batches(0))))
+    assert order.tolist() != list(range(1_000))
+    assert (
+        abs(
+            float(
+                torch.corrcoef(torch.stack([order.double(), torch.arange(1_000.0).double()]))[0, 1]
+            )
+        )
+        < 0.15
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "sizes"),
+    [
+        (10, 5, [5, 5]),
+        (11, 5, [5, 6]),
+        (12, 5, [5, 5, 2]),
+        (6, 5, [6]),
+        (1, 5, [1]),
+        (3, 1, [1, 1, 1]),
+        (5, 2, [2, 3]),
+    ],
+)
+def test_a_last_single_row_joins_the_batch_before(
+    rows: int, batch_size: int, sizes: list[int]
+) -> None:
+    found = [len(batch.index) for batch in made(rows, batch_size).batches(0)]
+    assert found == sizes
+
+
+def test_time_is_the_fraction_of_epochs_elapsed() -> None:
+    times = [batch.time for batch in made(rows=20).batches(3)]
+    assert times == pytest.approx([3.0, 3.25, 3.5, 3.75])
+
+
+def test_chosen_rows_are_the_only_ones() -> None:
+    chosen = torch.tensor([3, 9, 1, 20, 17, 5])
+    batches = list(made().batches(0, rows=chosen))
+    assert sorted(rows_of(batches)) == sorted(chosen.tolist())
+    assert rows_of(batches) != chosen.tolist()
+    assert all(batch.inputs[:, 0].tolist() == batch.index.tolist() for batch in batches)
+
+
+def jitter(images: Tensor, generator: torch.Generator) -> Tensor:
+    return images + torch.rand(len(images), 1, generator=generator)
+
+
+def test_every_view_is_augmented_by_itself() -> None:
+    train = made(augment=jitter)
+    for batch in train.batches(0, views=3):
+        assert len(batch.views) == 3
+        assert batch.inputs is batch.views[0]
+        shifts = torch.stack([view[:, 0] - batch.index for view in batch.views])
+        assert ((shifts > -1e-4) & (shifts < 1 + 1e-4)).all()
+        assert not torch.allclose(shifts[0], shifts[1])
+        assert not torch.allclose(shifts[1], shifts[2])
+
+
+def test_augmentations_depend_on_seed_and_epoch_alone() -> None:
+    def shifts(seed: int, epoch: int) -> Tensor:
+        batches = made(seed=seed, augment=jitter).batches(epoch)
+        return torch.cat([batch.inputs[:, 0] - batch.index for batch in batches])
+
+    assert shifts(0, 1).equal(shifts(0, 1))
+    assert not torch.allclose(shifts(0, 1), shifts(0, 2), atol=1e-3)
+    assert not torch.allclose(shifts(0, 1), shifts(1, 1), atol=1e-3)
+
+
+def test_without_augmentation_all_views_are_alike_and_none_shares_memory() -> None:
+    for batch in made().batches(0, views=2):
+        one, other = batch.views
+        assert one.equal(other)
+        assert one.data_ptr() != other.data_ptr()
+
+
+def test_the_scan_is_in_order_and_not_augmented() -> None:
+    train = made(augment=jitter)
+    batches = list(train.scan())
+    assert rows_of(batches) == list(range(23))
+    assert [len(batch.index) for batch in batches] == [5, 5, 5, 5, 3]
+    assert torch.cat([batch.inputs for batch in batches]).equal(train.inputs)
+    assert torch.cat([batch.labels for batch in batches]).equal(train.labels)
+    assert [len(batch.index) for batch in train.scan(batch_size=20)] == [20, 3]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+def test_the_stored_inputs_never_change(dtype: torch.dtype, scale: str) -> None:
+    chance = torch.Generator().manual_seed(0)
+    inputs = torch.randint(256, (12, 3), generator=chance).to(dtype)
+    labels = torch.arange(12) % 3
+    before = inputs.clone(), labels.clone()
+    train = Train(inputs, labels, SCALES[scale](inputs), batch_size=12, seed=0)
+    for batch in (*train.batches(0, views=2), *train.scan()):
+        for view in batch.views:
+            view.zero_()
+        batch.labels.zero_()
+        batch.index.zero_()
+    assert inputs.equal(before[0])
+    assert labels.equal(before[1])
+
+
+def test_batches_are_scaled() -> None:
+    inputs = torch.arange(36, dtype=torch.uint8).view(12, 3)
+    for scale in (unit, standardised):
+        train = Train(inputs, torch.zeros(12, dtype=torch.long), scale(inputs), 12, seed=0)
+        (batch,) = train.batches(0)
+        assert batch.inputs.equal(scale(inputs)(inputs[batch.index]))
+        assert batch.inputs.dtype == torch.float32

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import copy
+import io
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from torch import Tensor, nn
+
+from labelnoise.errors import LabelNoiseError
+from labelnoise.learner import OPTIMISERS, SCHEDULES, Learner, Recipe
+
+INPUTS = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.arange(12) % 3
+
+
+def network(seed: int = 0, *, norm: bool = False) -> nn.Module:
+    torch.manual_seed(seed)
+    middle = nn.BatchNorm1d(8) if norm else nn.Identity()
+    return nn.Sequential(nn.Linear(5, 8), middle, nn.Tanh(), nn.Linear(8, 3)).double()
+
+
+def learner(seed: int = 0, *, norm: bool = False, **recipe: Any) -> Learner:
+    settings = {"optimiser": "sgd", "lr": 0.1, "schedule": "constant", **recipe}
+    return Learner(network(seed, norm=norm), Recipe(**settings))
+
+
+def loss_of(one: Learner) -> Tensor:
+    return functional.cross_entropy(one.logits(INPUTS), LABELS)
+
+
+def snapshot(one: Learner) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in one.network.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(one[name].equal(other[name]) for name in one)
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+
+def test_wrong_names_in_a_recipe_suggest_the_nearest() -> None:
+    with pytest.raises(LabelNoiseError, match="did you mean 'adam'"):
+        Recipe(optimiser="adm")
+    with pytest.raises(LabelNoiseError, match="did you mean 'plateau'"):
+        Recipe(schedule="platau")
+
+
+def test_the_default_recipe_is_the_papers() -> None:
+    default = Recipe()
+    assert (default.optimiser, default.lr, default.schedule) == ("adam", 2e-4, "plateau")
+    assert (default.weight_decay, default.epochs) == (0.0, 200)
+
+
+# --- forward passes -------------------------------------------------------------------------------
+
+
+def test_logits_train_and_log_probs_evaluate() -> None:
+    one = learner(norm=True)
+    before = snapshot(one)
+    log_probs = one.log_probs(INPUTS)
+    assert not log_probs.requires_grad
+    assert same(before, snapshot(one))  # the running statistics stay
+    assert torch.allclose(log_probs.exp().sum(dim=1), torch.ones(12, dtype=torch.float64))
+    logits = one.logits(INPUTS)
+    assert logits.requires_grad
+    assert not same(before, snapshot(one))  # the running statistics move
+    assert not torch.allclose(logits.log_softmax(dim=1), log_probs)
+    assert not one.log_probs(INPUTS).equal(log_probs)
+
+
+def test_dropout_acts_in_training_alone() -> None:
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3, dtype=torch.float64))
+    one = Learner(module, Recipe(schedule="constant"))
+    assert not one.logits(INPUTS).equal(one.logits(INPUTS))
+    assert one.log_probs(INPUTS).equal(one.log_probs(INPUTS))
+
+
+# --- descend --------------------------------------------------------------------------------------
+
+
+def test_descend_is_one_step_of_the_optimiser() -> None:
+    one, other = learner(), network()
+    loss = loss_of(one)
+    one.descend(loss)
+    gradients = torch.autograd.grad(
+        functional.cross_entropy(other(INPUTS), LABELS), list(other.parameters())
+    )
+    for after, parameter, gradient in zip(
+        one.network.parameters(), other.parameters(), gradients, strict=True
+    ):
+        assert torch.allclose(after, parameter - 0.1 * gradient, rtol=0, atol=1e-12)
+
+
+def test_descend_forgets_the_gradient_of_the_step_before() -> None:
+    one = learner()
+    for _ in range(3):
+        one.descend(loss_of(one))
+        expected = torch.autograd.grad(loss_of(one), one.parameters)
+        one.descend(loss_of(one))
+        for parameter, gradient in zip(one.parameters, expected, strict=True):
+            assert parameter.grad is not None
+            assert torch.allclose(parameter.grad, gradient, rtol=0, atol=1e-12)
+
+
+def test_descend_touches_only_its_own_parameters() -> None:
+    one, peer = learner(0), learner(1)
+    before = snapshot(peer)
+    agreement = (one.logits(INPUTS) - peer.logits(INPUTS)).square().mean()
+    one.descend(agreement + loss_of(one) + loss_of(peer))
+    assert same(before, snapshot(peer))
+    assert all(parameter.grad is None for parameter in peer.parameters)
+    assert not same(snapshot(one), network(0).state_dict())
+
+
+def test_descend_leaves_frozen_parameters() -> None:
+    module = network()
+    first = next(module.parameters())
+    first.requires_grad_(False)
+    one = Learner(module, Recipe(lr=0.1, schedule="constant"))
+    before = snapshot(one)
+    one.descend(loss_of(one))
+    changed = {name for name, value in snapshot(one).items() if not value.equal(before[name])}
+    assert changed == {"0.bias", "3.weight", "3.bias"}
+
+
+# --- lookahead ------------------------------------------------------------------------------------
+
+
+def test_lookahead_is_the_forward_pass_after_a_step_of_sgd() -> None:
+    one, other = learner(), network()
+    ahead = one.lookahead(loss_of(one), lr=0.5)(INPUTS)
+    plain = torch.optim.SGD(other.parameters(), lr=0.5)
+    functional.cross_entropy(other(INPUTS), LABELS).backward()  # type: ignore[no-untyped-call]
+    plain.step()
+    assert torch.allclose(ahead, other(INPUTS), rtol=0, atol=1e-12)
+
+
+def test_lookahead_changes_neither_parameters_nor_buffers() -> None:
+    one = learner(norm=True)
+    loss = loss_of(one)
+    before = snapshot(one)
+    ahead = one.lookahead(loss, lr=0.5)
+    functional.cross_entropy(ahead(INPUTS), LABELS).backward()  # type: ignore[no-untyped-call]
+    assert same(before, snapshot(one))
+
+
+def test_lookahead_carries_gradients_back_to_the_weights_of_the_samples() -> None:
+    """The meta-gradient of every sample's weight, against central differences."""
+    one, lr = learner(), 0.5
+
+    def after(weight: Tensor) -> Tensor:
+        losses = functional.cross_entropy(one.logits(INPUTS), LABELS, reduction="none")
+        ahead = one.lookahead((losses * weight).sum(), lr)
+        return functional.cross_entropy(ahead(INPUTS[:4]), LABELS[:4])
+
+    weight = torch.full((12,), 0.1, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(after(weight), weight)
+    nudge = 1e-5 * torch.eye(12, dtype=torch.float64)
+    for row, gradient in zip(nudge, found, strict=True):
+        difference = after(weight.detach() + row) - after(weight.detach() - row)
+        assert float(gradient) == pytest.approx(float(difference.detach()) / 2e-5, rel=1e-5)
+    assert float(found.abs().max()) > 1e-4
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def rates(one: Learner, validation_losses: list[float]) -> list[float]:
+    found = [one.lr]
+    for value in validation_losses:
+        one.descend(loss_of(one))
+        one.advance(value)
+        found.append(one.lr)
+    return found
+
+
+def test_plateau_divides_by_ten_after_six_epochs_without_progress_down_to_a_floor() -> None:
+    one = learner(optimiser="adam", lr=2e-4, schedule="plateau")
+    found = rates(one, [1.0] * 20)
+    expected = [2e-4] * 7 + [2e-5] * 6 + [1e-5] * 8
+    assert found == pytest.approx(expected)
+
+
+def test_plateau_waits_while_the_loss_falls() -> None:
+    one = learner(lr=2e-4, schedule="plateau")
+    assert rates(one, [1.0 - 0.01 * epoch for epoch in range(20)]) == pytest.approx([2e-4] * 21)
+
+
+def test_cosine_falls_to_zero_over_the_epochs_of_the_recipe() -> None:
+    one = learner(lr=0.1, schedule="cosine", epochs=8)
+    expected = [0.05 * (1 + math.cos(math.pi * epoch / 8)) for epoch in range(9)]
+    assert rates(one, [1.0] * 8) == pytest.approx(expected, abs=1e-12)
+
+
+def test_constant_stays() -> None:
+    assert rates(learner(lr=0.1), [1.0] * 8) == [0.1] * 9
+
+
+# --- state ----------------------------------------------------------------------------------------
+
+
+def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
+    stored = io.BytesIO()
+    torch.save(state, stored)
+    stored.seek(0)
+    loaded: dict[str, Any] = torch.load(stored, weights_only=True)
+    return loaded
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_a_restored_learner_goes_on_to_the_bit(optimiser: str, schedule: str) -> None:
+    recipe: dict[str, Any] = {"optimiser": optimiser, "schedule": schedule, "epochs": 14}
+    settings = {**recipe, "lr": 0.01, "weight_decay": 1e-3, "norm": True}
+    whole = learner(0, **settings)
+    rates(whole, [1.0] * 4)
+    resumed = learner(1, **settings)
+    resumed.load_state_dict(through_a_file(whole.state_dict()))
+    assert rates(resumed, [1.0] * 10) == rates(whole, [1.0] * 10)
+    assert same(snapshot(whole), snapshot(resumed))
+
+
+def test_loading_a_state_copies_it() -> None:
+    one, other = learner(0), learner(1)
+    one.descend(loss_of(one))
+    state = one.state_dict()
+    other.load_state_dict(state)
+    before = copy.deepcopy(snapshot(one))
+    other.descend(loss_of(other))
+    assert same(before, snapshot(one))
