@@ -56,13 +56,18 @@ def test_too_few_rows_is_an_error() -> None:
         divide(dataset, parse("none"), 0)
 
 
-def test_digest_follows_the_data_not_the_name() -> None:
-    dataset = read("digits")
-    assert digest(dataset) == digest(read("digits"))
+def test_digest_follows_the_data_not_the_name(tmp_path: Path) -> None:
+    dataset, none = read("digits"), parse("none")
+    assert digest(dataset, none) == digest(read("digits"), parse("symmetric:0.2"))
     inputs = dataset.inputs.clone()
     inputs[5, 0, 0, 0] += 1
     changed = Dataset("digits", inputs, dataset.labels, dataset.classes)
-    assert digest(changed) != digest(dataset)
+    assert digest(changed, none) != digest(dataset, none)
+    hashes = set()
+    for rate in (0.1, 0.2):
+        np.save(tmp_path / "matrix.npy", (1 - rate) * np.eye(10) + rate / 10)
+        hashes.add(digest(dataset, parse(f"matrix:{tmp_path / 'matrix.npy'}")))
+    assert len(hashes) == 2
 
 
 def test_same_seed_same_rows_other_seed_other_rows(tmp_path: Path) -> None:

@@ -64,14 +64,15 @@ def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
     )
 
 
-def digest(dataset: Dataset) -> str:
-    """A hash of inputs and labels: the same data, the same text, on every machine."""
+def digest(dataset: Dataset, noise: Noise) -> str:
+    """A hash of inputs, labels and a matrix from a file: what may change under the same name."""
     state = hashlib.blake2b(digest_size=16)
     for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
         if tensor is not None:
             state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             state.update(tensor.contiguous().numpy().data)
     state.update("\0".join(dataset.classes).encode())
+    state.update(noise.content)
     return state.hexdigest()
 
 

@@ -75,7 +75,7 @@ def train(
     shape = tuple(dataset.inputs.shape[1:])
     spec = expand(
         dataset=dataset.name,
-        digest=digest(dataset),
+        digest=digest(dataset, wrong),
         method=method,
         noise=wrong.text,
         net=nets.auto(shape) if net == "auto" else net,

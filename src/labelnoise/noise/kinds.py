@@ -40,12 +40,15 @@ class Noise:
         rate: The nominal rate; None if the noise has no single one.
         planted: Whether it changes labels at all.
         draw: How it draws the given labels.
+        content: What the text only points to: the numbers of a matrix from a file, which may
+            change under the same name.
     """
 
     text: str
     rate: float | None
     planted: bool
     draw: Draw = field(repr=False, compare=False)
+    content: bytes = field(default=b"", repr=False)
 
     def plant(
         self,
@@ -119,14 +122,16 @@ def _read_matrix(name: str, argument: str) -> Noise:
     choices = ", ".join(f"{name}:{known}" for known in transition.NAMED)
     if not argument:
         raise LabelNoiseError(f"{name} needs a file or a known matrix: {name}:FILE, {choices}")
+    content = b""
     if argument in transition.NAMED:
         matrix = transition.named(argument)
     elif "." not in argument and not os.path.exists(argument):
         raise unknown("matrix", argument, transition.NAMED)  # a name, misspelt, rather than a file
     else:
         matrix = transition.read_matrix(argument)
+        content = matrix.numpy().tobytes()
     draw = partial(_by_transition, matrix)
-    return Noise(f"{name}:{argument}", rate=None, planted=True, draw=draw)
+    return Noise(f"{name}:{argument}", rate=None, planted=True, draw=draw, content=content)
 
 
 def _keep(setting: Setting) -> Tensor:

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -143,12 +142,7 @@ class Journal:
             write_atomically(self.path / HEADER, lambda file: file.write(text.encode()))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Let others in."""
         self._lock.release()
 
