@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"errors", "seeds", "batch", "dist"},
     "record": {"batch", "errors", "metrics", "dist"},
     "engine": {
-        *("batch", "problem", "learner", "method", "errors", "dist"),
+        *("batch", "problem", "learner", "method", "errors", "seeds", "dist"),
         *("data", "metrics", "record"),
     },
     "adapters": EVERYTHING_BELOW | {"experiment", "audit"},

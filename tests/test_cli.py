@@ -161,6 +161,9 @@ def test_trace_epochs_keep_thresholds_of_every_batch(
         (["train", "digits", "--net", "cnn", "--set", "optimiser=adm"], "optimiser"),
         (["train"], "DATA"),
         (["train", "nothing.npz"], "no such file"),
+        (["train", "digits", "--trace-epochs", "0"], "trace"),
+        (["inject", "digits", "--noise", "pair:0.2", "--out", "."], "folder"),
+        (["--debu", "list", "methods"], "'--debug'"),
         (["list", "method"], "'methods'"),
         (["show", "nowhere"], "not a run"),
         (["predict", "nowhere", "digits", "--out", "p.csv"], "not a run"),
@@ -268,6 +271,36 @@ def test_lists_are_arrays_of_names_that_explain_themselves(
     assert all(entry["name"] and entry["explains"] for entry in entries)
     assert main(["list", what]) == 0
     assert entries[0]["name"] in capsys.readouterr().out
+
+
+def test_labels_that_look_like_markup_are_shown_as_they_are(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("own.npz", x=np.eye(60), y=np.array(["[/]", "[red]", "ok"])[np.arange(60) % 3])
+    assert main(["inject", "own.npz", "--noise", "pair:0.3", "--out", "n.csv"]) == 0
+    output = capsys.readouterr().out
+    assert "[/]" in output
+    assert "[red]" in output
+
+
+def test_a_matrix_that_is_not_dominant_is_warned_of_on_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inject", "digits", "--noise", "pair:0.6", "--out", "n.csv"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("labelnoise: warning: ")
+    assert error.count("\n") == 1
+
+
+def test_show_marks_a_run_that_is_not_finished(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*QUICK, "--json"]) == 0
+    run = Path(json.loads(capsys.readouterr().out)["run"])
+    (run / "done").unlink()
+    (run / "epochs.jsonl").write_text((run / "epochs.jsonl").read_text().splitlines()[0] + "\n")
+    assert main(["show", str(run)]) == 0
+    assert "epochs 1 of 2" in capsys.readouterr().out
 
 
 def test_show_draws_a_picture(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from labelnoise import Batch, LabelNoiseError, Learner, Method, Problem, Step, fit
 from labelnoise.data.scale import Scaling
 from labelnoise.data.train import Augment, Train
-from labelnoise.engine import Held, Row
+from labelnoise.engine import Held
 from labelnoise.learner import Recipe
 from labelnoise.methods import METHODS
-from labelnoise.record.run import Journal
+from labelnoise.record.journal import Journal
+from labelnoise.record.run import Row
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import stream
 

@@ -48,6 +48,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"labelnoise {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
     commands = parser.add_subparsers(metavar="COMMAND", dest="name", required=True)
     made: dict[str, _Parser] = {}
 
@@ -85,7 +86,9 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     show.add_argument(
         "run", type=Path, nargs="+", metavar="RUN", help="folders of runs, or packed runs"
     )
-    show.add_argument("--out", type=Path, help="PNG file (default: curves.png in the first run)")
+    show.add_argument(
+        "--out", type=Path, help="PNG file (default: curves.png beside the first run)"
+    )
     _add_json(show)
 
     pack = command("pack", "keep header and rows of finished runs as small files")

@@ -6,11 +6,12 @@ Nothing heavy is imported before it is needed, so that `--help` answers at once.
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labelnoise.arguments import parse
@@ -18,16 +19,21 @@ from labelnoise.errors import LabelNoiseError
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from pathlib import Path
 
     from rich.console import Console
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
+WIDEST = 20  # classes; a larger matrix is for --json
 DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without the letters of a file's name
+            stream.reconfigure(errors="replace")
     try:
         options = parse(words)
         COMMANDS[options.name](options)
@@ -57,13 +63,7 @@ def _complain(message: str, status: int) -> int:
 
 
 def _train(options: Namespace) -> None:
-    changes = dict(options.set or [])
-    changes |= {
-        name: value
-        for name, value in (("epochs", options.epochs), ("batch_size", options.batch_size))
-        if value is not None
-    }
-    run = _train_with_progress(options, changes)
+    run = _train_with_progress(options)
     if options.json:
         print(json.dumps(run.summary()))
         return
@@ -77,8 +77,8 @@ def _demo(options: Namespace) -> None:
     runs = []
     for method in ("cce", "bare"):
         words = ["train", "digits", "--method", method, "--noise", "symmetric:0.5"]
-        each = parse([*words, "--out", str(options.out)])
-        runs.append(_train_with_progress(each, {"epochs": DEMO_EPOCHS}))
+        words += ["--epochs", str(DEMO_EPOCHS), "--out", str(options.out)]
+        runs.append(_train_with_progress(parse(words)))
     _show_runs(runs)
     draw_curves(runs, options.out / "curves.png")
     print(f"curves: {options.out / 'curves.png'}")
@@ -88,7 +88,6 @@ def _inject(options: Namespace) -> None:
     from labelnoise.data import read
     from labelnoise.noise import parse as parse_noise
     from labelnoise.noise import realised
-    from labelnoise.record.run import write_atomically
     from labelnoise.seeds import stream
 
     noise, dataset = parse_noise(options.noise), read(options.data, options.data_dir)
@@ -101,38 +100,30 @@ def _inject(options: Namespace) -> None:
             generator=stream(options.seed, "noise", "inject"),
         )
     names = dataset.classes
-    lines = ["row,true_label,given_label"] + [
-        f"{row},{_csv(names[truth])},{_csv(names[label])}"
-        for row, (truth, label) in enumerate(
-            zip(dataset.labels.tolist(), given.tolist(), strict=True)
-        )
-    ]
-    text = "\n".join(lines) + "\n"
-    write_atomically(options.out, lambda file: file.write(text.encode()))
+    pairs = zip(dataset.labels.tolist(), given.tolist(), strict=True)
+    lines = ((row, names[truth], names[label]) for row, (truth, label) in enumerate(pairs))
+    _write_csv(options.out, ("row", "true_label", "given_label"), lines)
     rate, transition = realised(dataset.labels, given, len(names))
     if options.json:
         report = {"noise": noise.text, "rate": rate, "transition": transition.tolist()}
         print(json.dumps({**report, "rows": len(given), "out": str(options.out)}))
         return
-    _console().print(_transition_table(names, transition.tolist()))
+    if len(names) <= WIDEST:
+        _console().print(_transition_table(names, transition.tolist()))
     print(f"{len(given)} labels, {100 * rate:.2f} % of them wrong: {options.out}")
 
 
 def _predict(options: Namespace) -> None:
     from labelnoise.experiment.predict import Predictor, inputs_of
-    from labelnoise.record.run import write_atomically
 
     predictor = Predictor(options.run)
     inputs, labels = inputs_of(options.data, predictor.classes, options.data_dir)
     confidence, predicted = predictor.probs(inputs).max(dim=1)
-    lines = ["row,predicted_label,confidence"] + [
-        f"{row},{_csv(predictor.classes[label])},{sure:.6f}"
-        for row, (label, sure) in enumerate(
-            zip(predicted.tolist(), confidence.tolist(), strict=True)
-        )
-    ]
-    text = "\n".join(lines) + "\n"
-    write_atomically(options.out, lambda file: file.write(text.encode()))
+    pairs = zip(predicted.tolist(), confidence.tolist(), strict=True)
+    lines = (
+        (row, predictor.classes[label], f"{sure:.6f}") for row, (label, sure) in enumerate(pairs)
+    )
+    _write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
     agreement = None if labels is None else float((predicted == labels).double().mean())
     if options.json:
         report = {"rows": len(predicted), "accuracy": agreement, "out": str(options.out)}
@@ -152,9 +143,9 @@ def _show(options: Namespace) -> None:
     from labelnoise.experiment.figure import draw_curves
 
     _show_runs(runs)
-    folder = runs[0].path if runs[0].path.is_dir() else runs[0].path.parent
-    picture = options.out or folder / "curves.png"
-    draw_curves(runs, picture)
+    picture = options.out or runs[0].path.resolve().parent / "curves.png"
+    with _warnings_on_one_line():
+        draw_curves(runs, picture)
     print(f"curves: {picture}")
 
 
@@ -180,13 +171,16 @@ def _catalogue(what: str) -> list[tuple[str, str]]:
     from labelnoise.experiment.spec import presets
     from labelnoise.methods import METHODS
     from labelnoise.nets import NETS
-    from labelnoise.noise import KINDS
+    from labelnoise.noise import KINDS, NAMED
 
     catalogues: dict[str, list[tuple[str, str]]] = {
         "methods": [(name, _first_line(method)) for name, method in METHODS.items()],
         "datasets": [(name, source.explains) for name, source in DATASETS.items()],
         "nets": [(name, net.explains) for name, net in NETS.items()],
-        "noises": [(kind.usage, kind.explains) for kind in KINDS.values()],
+        "noises": [
+            *((kind.usage, kind.explains) for kind in KINDS.values()),
+            *((f"matrix:{name}", "the paper's matrix of that name") for name in NAMED),
+        ],
         "presets": [(name, preset["explains"]) for name, preset in presets().items()],
     }
     return catalogues[what]
@@ -210,19 +204,21 @@ COMMANDS = {
 # --- what they share ------------------------------------------------------------------------------
 
 
-def _train_with_progress(options: Namespace, changes: dict[str, Any]) -> Any:
+def _train_with_progress(options: Namespace) -> Any:
     from labelnoise.experiment.progress import Progress, use_all_cores
     from labelnoise.experiment.run import train
 
     use_all_cores()
     with Progress() as progress, _warnings_on_one_line():
-        return train(
+        run = train(
             options.data,
             method=options.method,
             noise=options.noise,
             net=options.net,
             preset=options.preset,
-            changes=changes,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            changes=dict(options.set or []),
             trace=options.trace_epochs,
             seed=options.seed,
             data_seed=options.data_seed,
@@ -231,6 +227,9 @@ def _train_with_progress(options: Namespace, changes: dict[str, Any]) -> Any:
             device=options.device,
             watch=progress,
         )
+    if not progress.begun:
+        print(f"already finished, shown from {run.path}", file=sys.stderr)
+    return run
 
 
 def _show_runs(runs: list[Any]) -> None:
@@ -243,7 +242,8 @@ def _console() -> Console:
     """Standard output; a table is never cut off when it is piped."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 1000)
+    width = None if sys.stdout.isatty() else 100_000
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 @contextlib.contextmanager
@@ -262,12 +262,19 @@ def _warnings_on_one_line() -> Iterator[None]:
 def _transition_table(names: Sequence[str], transition: list[list[float]]) -> Any:
     from rich.table import Table
 
-    table = Table("true \\ given", *names, title="realised transition, in percent")
+    table = Table(title="realised transition, in percent")
+    for heading in ("true \\ given", *names):
+        table.add_column(heading, overflow="fold")
     for name, row in zip(names, transition, strict=True):
         table.add_row(name, *(f"{100 * value:.2f}" for value in row))
     return table
 
 
-def _csv(text: str) -> str:
-    """A field as CSV wants it."""
-    return '"' + text.replace('"', '""') + '"' if re.search('[",\n\r]', text) else text
+def _write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    from labelnoise.record.disk import write_atomically
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(lines)
+    write_atomically(path, lambda file: file.write(text.getvalue().encode()))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,12 +17,12 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.method import Method
 from labelnoise.metrics.accuracy import accuracy, balanced_accuracy
 from labelnoise.problem import Problem
-from labelnoise.record.run import Journal
+from labelnoise.record.journal import Journal
+from labelnoise.record.run import Row
 from labelnoise.record.tally import Tally
+from labelnoise.seeds import derive
 
 EVALUATION_BATCH = 2048
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,10 @@ def fit(
     method.setup(problem)
     tally = Tally(problem.labels)
     rows: list[Row] = [] if journal is None else journal.restore(method, tally)
-    with flushing_denormals():
+    with flushing_denormals(), _own_chance(train):
         for number in range(len(rows), epochs):
             begin = perf_counter()
+            torch.manual_seed(derive(train.seed, "epoch", number))
             for step in method.epoch(train, number):
                 tally.add(step)
             # The one place where the host waits for the device.
@@ -100,7 +100,8 @@ def _assess(
 ) -> Row:
     """The numbers of an epoch on data that it did not train on."""
     scores = evaluate(method, validation.inputs, scaling)
-    predicted = evaluate(method, test.inputs, scaling).argmax(dim=1)
+    guessed = scores.argmax(dim=1).cpu()
+    predicted, right = evaluate(method, test.inputs, scaling).argmax(dim=1).cpu(), test.labels.cpu()
     validation_loss = float(method.validation_loss(scores, validation.labels))
     if not math.isfinite(validation_loss):
         raise LabelNoiseError(
@@ -109,10 +110,16 @@ def _assess(
         )
     return {
         "validation_loss": validation_loss,
-        "validation_accuracy": float(accuracy(scores.argmax(dim=1), validation.labels)),
-        "test_accuracy": float(accuracy(predicted, test.labels)),
-        "test_accuracy_balanced": float(balanced_accuracy(predicted, test.labels, num_classes)),
+        "validation_accuracy": float(accuracy(guessed, validation.labels.cpu())),
+        "test_accuracy": float(accuracy(predicted, right)),
+        "test_accuracy_balanced": float(balanced_accuracy(predicted, right, num_classes)),
     }
+
+
+def _own_chance(train: Train) -> AbstractContextManager[None]:
+    """Keep what networks draw by themselves, such as dropout, apart from the caller's chance."""
+    device = train.labels.device
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 @contextmanager

@@ -123,10 +123,17 @@ def test_an_archive_that_lies_there_is_unpacked_and_kept(tmp_path: Path) -> None
 
 
 def test_files_that_are_there_are_not_replaced(tmp_path: Path) -> None:
-    own = {"data_batch_1.bin": batch_file(3, rows=2)}
-    write(tmp_path, own)
+    own = {"data_batch_1.bin": batch_file(7)}
+    folder = write(tmp_path, own)
     (tmp_path / ARCHIVE.name).write_bytes(archive(CONTENT))
-    assert len(read_cifar10(tmp_path, NOWHERE).labels) == 2 + 4 * ROWS
+    assert len(read_cifar10(tmp_path, NOWHERE).labels) == 5 * ROWS
+    assert (folder / "data_batch_1.bin").read_bytes() == own["data_batch_1.bin"]
+
+
+def test_a_file_cut_off_between_two_records_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {**CONTENT, "data_batch_3.bin": batch_file(3, rows=ROWS - 1)})
+    with pytest.raises(LabelNoiseError, match=r"data_batch_3\.bin: \d+ records expected"):
+        read_cifar10(tmp_path, NOWHERE)
 
 
 def test_an_archive_without_the_files_is_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.parts import digest, divide
-from labelnoise.experiment.predict import Predictor
+from labelnoise.experiment.predict import Predictor, inputs_of
 from labelnoise.experiment.run import train
 from labelnoise.noise import parse
 
@@ -57,16 +57,16 @@ def test_too_few_rows_is_an_error() -> None:
 
 
 def test_digest_follows_the_data_not_the_name(tmp_path: Path) -> None:
-    dataset, none = read("digits"), parse("none")
-    assert digest(dataset, none) == digest(read("digits"), parse("symmetric:0.2"))
+    dataset = read("digits")
+    assert digest(dataset) == digest(read("digits"), parse("symmetric:0.2").content)
     inputs = dataset.inputs.clone()
     inputs[5, 0, 0, 0] += 1
     changed = Dataset("digits", inputs, dataset.labels, dataset.classes)
-    assert digest(changed, none) != digest(dataset, none)
+    assert digest(changed) != digest(dataset)
     hashes = set()
     for rate in (0.1, 0.2):
         np.save(tmp_path / "matrix.npy", (1 - rate) * np.eye(10) + rate / 10)
-        hashes.add(digest(dataset, parse(f"matrix:{tmp_path / 'matrix.npy'}")))
+        hashes.add(digest(dataset, parse(f"matrix:{tmp_path / 'matrix.npy'}").content))
     assert len(hashes) == 2
 
 
@@ -100,6 +100,100 @@ def test_cnn_with_augmentation_trains_on_a_small_tree_of_cifar10s_layout(tmp_pat
     assert run.header["spec"]["net"] == "cnn"
     assert run.header["spec"]["training"]["augment"] is True
     assert run.summary()["epochs"] == 1
+
+
+DROPOUT = """
+import math
+from torch import nn
+def net(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(math.prod(shape), classes))
+"""
+
+
+def test_a_net_with_dropout_gives_the_same_rows_and_leaves_the_callers_chance_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("dropping.py").write_text(DROPOUT)
+    losses: list[list[float]] = []
+    for out in ("a", "b"):
+        torch.manual_seed(len(losses))
+        before = torch.get_rng_state()
+        run = train("digits", net="dropping:net", epochs=2, out=out)
+        assert torch.equal(torch.get_rng_state(), before)
+        losses.append([row["train_loss"] for row in run.rows])
+    assert losses[0] == losses[1]
+
+
+def test_changed_source_of_an_own_net_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for comment in ("one", "two"):
+        Path("changing.py").write_text(f"{DROPOUT}# {comment}")
+        train("digits", net="changing:net", epochs=1, out="runs")
+    assert len(list(Path("runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("net = lambda shape, classes: 3", "it gave a int"),
+        ("import torch\nclass net(torch.nn.Module): pass", "cannot build net"),
+        (
+            "import torch\ndef net(shape, classes): return torch.nn.Flatten()",
+            r"two samples gave \(2, 64\)",
+        ),
+        (
+            "import torch\ndef net(shape, classes): return torch.nn.Linear(3, classes)",
+            "inputs of shape",
+        ),
+    ],
+)
+def test_own_net_that_breaks_the_contract_is_told_it(
+    source: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"broken{abs(hash(source))}"
+    Path(f"{name}.py").write_text(source)
+    with pytest.raises(LabelNoiseError, match=message) as raised:
+        train("digits", net=f"{name}:net", epochs=1)
+    assert "\n" not in str(raised.value)
+
+
+def test_parts_of_instance_noise_follow_the_same_rule() -> None:
+    inputs = torch.randn(20_000, 5, generator=torch.Generator().manual_seed(0))
+    dataset = Dataset("own", inputs, torch.zeros(20_000, dtype=torch.long), ("a", "b", "c"))
+    twice = Dataset("own", inputs, dataset.labels, dataset.classes, split=_both)
+    parts = divide(twice, parse("instance:0.5"), data_seed=3)
+    wrong = (parts.train.given > 0) & (parts.validation.given > 0)
+    agree = (parts.train.given == parts.validation.given)[wrong].double().mean()
+    assert float(agree) > 0.57  # with projections of their own: 0.50
+
+
+def _both(labels: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same rows as training and as validation part."""
+    return torch.arange(len(labels)), torch.arange(len(labels))
+
+
+def test_predictor_refuses_what_it_was_not_trained_for(tmp_path: Path) -> None:
+    run = train("digits", epochs=2, out=tmp_path)
+    with pytest.raises(LabelNoiseError, match="these inputs are bytes"):
+        Predictor(run).probs(torch.zeros(3, 1, 8, 8, dtype=torch.uint8))
+    with pytest.raises(LabelNoiseError, match="has others"):
+        inputs_of("digits", ("cat", "dog"))
+    (run.path / "done").unlink()
+    with pytest.raises(LabelNoiseError, match="not finished"):
+        Predictor(run)
+
+
+def test_augmenting_plain_features_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=np.zeros((30, 4)), y=np.arange(30) % 2)
+    with pytest.raises(LabelNoiseError, match="no images to augment"):
+        train(str(tmp_path / "own.npz"), changes={"augment": True}, out=tmp_path)
 
 
 def test_header_reports_the_realised_noise(tmp_path: Path) -> None:

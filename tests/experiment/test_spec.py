@@ -69,6 +69,9 @@ def test_midpoint_may_be_set_in_every_preset() -> None:
         ({"changes": {"lr": float("nan")}}, "lr"),
         ({"changes": {"batch_size": 1.5}}, "batch_size"),
         ({"changes": {"schedule": "cosin"}}, "schedule"),
+        ({"trace": (0,)}, "between 1 and 200"),
+        ({"trace": (201,)}, "between 1 and 200"),
+        ({"seed": 1.5}, "seed"),
         ({"method": "cce", "changes": {"kappa": 1.0}}, "kappa"),
     ],
 )
@@ -96,6 +99,14 @@ def test_identity_changes_with_everything_that_matters() -> None:
     ]
     assert len({spec(**variant).identity() for variant in variants}) == len(variants)
     assert spec().identity() == spec().identity()
+
+
+def test_order_of_traced_epochs_does_not_matter() -> None:
+    assert spec(trace=(2, 1, 1)).identity() == spec(trace=(1, 2)).identity()
+
+
+def test_nothing_is_left_to_a_default_that_might_change() -> None:
+    assert spec().settings == {"threshold": "batch", "kappa": 1.0, "empty": "all"}
 
 
 def test_identity_is_a_plain_directory_name() -> None:

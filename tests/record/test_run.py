@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from labelnoise.errors import LabelNoiseError
-from labelnoise.record.run import Journal, Run, pack, write_atomically
+from labelnoise.record.disk import write_atomically
+from labelnoise.record.journal import Journal
+from labelnoise.record.run import Run, pack
 
 HEADER = {
     "spec": {
@@ -94,6 +96,40 @@ def test_half_a_line_is_mended(folder: Path, cut: int) -> None:
     with Journal(folder, HEADER) as journal:
         assert journal.restore(Counter(), Counter()) == [row(1), row(2)]
     assert (folder / "epochs.jsonl").read_bytes() == whole
+
+
+def test_rows_without_a_checkpoint_are_not_counted(folder: Path) -> None:
+    (folder / "checkpoint.pt").unlink()
+    with Journal(folder, HEADER) as journal:
+        assert journal.restore(Counter(), Counter()) == []
+        journal.commit(row(1), Counter(), Counter())
+    assert Run(folder).rows == [row(1)]
+
+
+def test_a_row_that_the_checkpoint_does_not_know_is_dropped(folder: Path) -> None:
+    whole = (folder / "epochs.jsonl").read_bytes()
+    (folder / "epochs.jsonl").write_bytes(whole + json.dumps(row(3)).encode() + b"\n")
+    with Journal(folder, HEADER) as journal:
+        assert journal.restore(Counter(), Counter()) == [row(1), row(2)]
+    assert (folder / "epochs.jsonl").read_bytes() == whole
+
+
+def test_missing_rows_are_an_error(folder: Path) -> None:
+    with Journal(folder, HEADER) as journal:
+        journal.commit(row(3), Counter(), Counter())
+    lines = (folder / "epochs.jsonl").read_bytes().splitlines(keepends=True)
+    for kept in (lines[:1], lines[1:2], lines[1:], lines[:1] + lines[2:]):
+        (folder / "epochs.jsonl").write_bytes(b"".join(kept))
+        with Journal(folder, HEADER) as journal, pytest.raises(LabelNoiseError, match="damaged"):
+            journal.restore(Counter(), Counter())
+
+
+def test_another_machine_is_told_of(folder: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match="began with threads None, it goes on with 4"),
+        Journal(folder, {**HEADER, "threads": 4}),
+    ):
+        pass
 
 
 def test_no_checkpoint_means_a_new_run(tmp_path: Path) -> None:
@@ -203,9 +239,10 @@ def test_a_folder_or_file_that_is_no_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "some.json.gz").write_bytes(b"not gzip")
     with pytest.raises(LabelNoiseError, match="is not a packed run"):
         Run(tmp_path / "some.json.gz")
-    (tmp_path / "header.json").write_text("{")
-    with pytest.raises(LabelNoiseError, match="damaged"):
-        Run(tmp_path)
+    for text in ("{", "{}", "[]"):
+        (tmp_path / "header.json").write_text(text)
+        with pytest.raises(LabelNoiseError, match="damaged"):
+            Run(tmp_path)
 
 
 def test_unfinished_run_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
@@ -229,6 +266,12 @@ def test_checkpoint_does_not_execute_code(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"row": Evil()}, folder / "checkpoint.pt")
+    with pytest.raises(LabelNoiseError, match="damaged or not ours"):
+        Run(folder).checkpoint()
+    torch.save({"other": 1}, folder / "checkpoint.pt")
+    with pytest.raises(LabelNoiseError, match="damaged or not ours"):
+        Run(folder).checkpoint()
+    (folder / "checkpoint.pt").write_text("some text")
     with pytest.raises(LabelNoiseError, match="damaged or not ours"):
         Run(folder).checkpoint()
     (folder / "checkpoint.pt").write_bytes(pickle.dumps(Evil(), protocol=2))

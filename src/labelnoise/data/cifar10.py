@@ -80,14 +80,14 @@ def _complete(directory: Path, archive: Download) -> None:
             f"{directory / PICKLED}: pickled files are not read, because they can run code: "
             f"unpack {archive.urls[0]} into {directory}"
         )
-    with locked(directory):
+    remedy = (
+        f"put {', '.join(_missing(directory / FOLDER))} into {directory / FOLDER} "
+        f"or {archive.name} into {directory}"
+    )
+    with locked(directory, remedy):
         missing = _missing(directory / FOLDER)  # another run may have just brought them
         own = path.is_file()
         if missing and not own:
-            remedy = (
-                f"put {', '.join(missing)} into {directory / FOLDER} "
-                f"or {archive.name} into {directory}"
-            )
             fetch_all("cifar10", [archive], directory, remedy)
         if missing:
             _take_out(path, directory / FOLDER, missing)
@@ -109,6 +109,12 @@ def _take_out(archive: Path, folder: Path, names: Sequence[str]) -> None:
 
 def _read_part(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
     records = [_read_records(path) for path in paths]
+    longest = max(map(len, records))
+    for path, part in zip(paths, records, strict=True):
+        if len(part) != longest:  # all official files are alike
+            raise LabelNoiseError(
+                f"{path}: {longest} records expected as in its sister files, found {len(part)}"
+            )
     pixels = np.concatenate([part[:, 1:] for part in records]).reshape(-1, *IMAGE)
     labels = np.concatenate([part[:, 0] for part in records]).astype(np.int64)
     return torch.from_numpy(pixels), torch.from_numpy(labels)

@@ -47,7 +47,7 @@ class Download:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, remedy: str) -> Iterator[None]:
     """Hold `folder`, made if need be, so that parallel runs do not download into it at once."""
     lock = FileLock(folder / ".download.lock")
     try:
@@ -55,7 +55,7 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire()
     except OSError as error:
         raise LabelNoiseError(
-            f"cannot download into {folder} ({error.strerror or error}): set {VARIABLE}"
+            f"cannot download into {folder} ({error.strerror or error}): {remedy} or set {VARIABLE}"
         ) from error
     try:
         yield

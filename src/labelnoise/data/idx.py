@@ -150,9 +150,10 @@ def _find(folder: Path, name: str) -> Path | None:
 
 def _complete(source: IdxSet, folder: Path) -> None:
     """Download the files that are not there yet."""
-    if not _missing(folder):
+    missing = _missing(folder)
+    if not missing:
         return
-    with locked(folder):
+    with locked(folder, f"put {', '.join(missing)} into {folder}"):
         downloads = [
             Download(f"{name}.gz", tuple(f"{mirror}{name}.gz" for mirror in source.mirrors), md5)
             for name, md5 in zip(FILES, source.checksums, strict=True)

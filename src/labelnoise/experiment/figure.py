@@ -14,7 +14,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from labelnoise.experiment.table import label
-from labelnoise.record.run import Run, write_atomically
+from labelnoise.record.disk import write_atomically
+from labelnoise.record.run import Run
 
 PANELS = {
     "test_accuracy": "Test accuracy",

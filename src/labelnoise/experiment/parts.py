@@ -58,32 +58,34 @@ def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
             "test part aside: three rows of at least one class are needed"
         )
     return Parts(
-        train=_corrupted(dataset, rows[training], noise, stream(data_seed, "noise", "train")),
-        validation=_corrupted(dataset, rows[validation], noise, stream(data_seed, "noise", "rest")),
+        train=_corrupted(dataset, rows[training], noise, data_seed, "train"),
+        validation=_corrupted(dataset, rows[validation], noise, data_seed, "rest"),
         test=test,
     )
 
 
-def digest(dataset: Dataset, noise: Noise) -> str:
-    """A hash of inputs, labels and a matrix from a file: what may change under the same name."""
+def digest(dataset: Dataset, *others: bytes) -> str:
+    """A hash of the data and of others that may change under the same name."""
     state = hashlib.blake2b(digest_size=16)
     for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
         if tensor is not None:
             state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             state.update(tensor.contiguous().numpy().data)
     state.update("\0".join(dataset.classes).encode())
-    state.update(noise.content)
+    for content in others:
+        state.update(content)
     return state.hexdigest()
 
 
-def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, generator: torch.Generator) -> Noisy:
+def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, data_seed: int, part: str) -> Noisy:
     labels, inputs = dataset.labels[rows], dataset.inputs[rows]
     given = noise.plant(
         labels,
         num_classes=len(dataset.classes),
         inputs=inputs,
         flips=dataset.flips,
-        generator=generator,
+        generator=stream(data_seed, "noise", part),
+        rule=stream(data_seed, "noise", "rule"),
     )
     known = noise.planted or dataset.verified
     return Noisy(rows, inputs, given, labels if known else None)

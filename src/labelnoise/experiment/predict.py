@@ -27,10 +27,13 @@ class Predictor:
     """
 
     def __init__(self, run: Run | str | Path) -> None:
-        run = run if isinstance(run, Run) else Run(Path(run))
+        run = run if isinstance(run, Run) else Run(run)
+        if not run.done:
+            raise LabelNoiseError(f"{run.path} is not finished: start its command again first")
         header, spec = run.header, Spec(**run.header["spec"])
         self.classes: tuple[str, ...] = tuple(header["classes"])
         self._shape = tuple(header["shape"])
+        self._bytes = header["dtype"] == str(torch.uint8)
         self._scaling = Scaling(
             torch.tensor(header["scaling"]["shift"]), torch.tensor(header["scaling"]["factor"])
         )
@@ -47,6 +50,10 @@ class Predictor:
 
     def probs(self, inputs: Tensor) -> Tensor:
         """Class probabilities of inputs as stored in the data: (rows, ...) -> (rows, classes)."""
+        inputs = torch.as_tensor(inputs)
+        if (inputs.dtype == torch.uint8) is not self._bytes:
+            trained, these = ("bytes", "not") if self._bytes else ("numbers", "bytes")
+            raise LabelNoiseError(f"the run was trained on {trained}, these inputs are {these}")
         if tuple(inputs.shape[1:]) != self._shape:
             raise LabelNoiseError(
                 f"the run was trained on inputs of shape {self._shape}, "
@@ -66,6 +73,11 @@ def inputs_of(
     if data not in DATASETS and path.is_file() and path.suffix.lower() in FORMATS:
         return read_rows(path, classes)
     dataset = read(data, data_dir)
+    if dataset.classes != classes:
+        raise LabelNoiseError(
+            f"the run knows the classes {', '.join(classes[:5])}{', ...' * (len(classes) > 5)}; "
+            f"{data} has others"
+        )
     if dataset.test_inputs is None:
         return dataset.inputs, dataset.labels
     return dataset.test_inputs, dataset.test_labels

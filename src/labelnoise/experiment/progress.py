@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from labelnoise.engine import Row
 from labelnoise.experiment.spec import Spec
+from labelnoise.record.run import Row
 
 QUIET = 10.0  # seconds between lines where no bar can be drawn
 
@@ -22,7 +22,7 @@ class Progress:
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._bar = Bar(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed}/{task.total} epochs"),
             TextColumn("{task.fields[accuracy]}"),
@@ -33,6 +33,7 @@ class Progress:
             disable=not self._console.is_terminal,
         )
         self._spoke = time.monotonic()
+        self.begun = False
 
     def __enter__(self) -> Progress:
         """Start the display."""
@@ -45,6 +46,7 @@ class Progress:
 
     def __call__(self, spec: Spec, row: Row | None) -> None:
         """Show where a run is."""
+        self.begun = True
         done, total = 0 if row is None else row["epoch"], spec.training.epochs
         accuracy = "" if row is None else f"test {100 * row['test_accuracy']:.2f} %"
         if not self._bar.task_ids:
@@ -52,7 +54,8 @@ class Progress:
         self._bar.update(self._bar.task_ids[0], completed=done, accuracy=accuracy)
         if not self._console.is_terminal and time.monotonic() - self._spoke > QUIET:
             self._spoke = time.monotonic()
-            self._console.print(f"{spec.method} epoch {done}/{total} {accuracy}", highlight=False)
+            line = f"{spec.method} epoch {done}/{total} {accuracy}"
+            self._console.print(line, markup=False, highlight=False)
 
 
 def use_all_cores() -> None:

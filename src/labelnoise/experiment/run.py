@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,15 @@ from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES, Scaling
 from labelnoise.data.train import Train
-from labelnoise.engine import Held, Row, fit
+from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.parts import Noisy, Parts, digest, divide
 from labelnoise.experiment.spec import Spec, expand
 from labelnoise.learner import Learner
 from labelnoise.noise import parse, realised
 from labelnoise.problem import Problem
-from labelnoise.record.run import Journal, Run
+from labelnoise.record.journal import Journal
+from labelnoise.record.run import Row, Run, finished
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import derive, stream
 
@@ -40,8 +40,10 @@ def train(
     noise: str = "none",
     net: str = "auto",
     preset: str = "recommended",
+    epochs: int | None = None,
+    batch_size: int | None = None,
     changes: Mapping[str, Any] | None = None,
-    trace: tuple[int, ...] = (),
+    trace: Sequence[int] = (),
     seed: int = 0,
     data_seed: int = 0,
     out: str | Path = "runs",
@@ -58,6 +60,8 @@ def train(
             `symmetric:0.5`; `none` takes the labels as they are.
         net: A net's name, `auto`, or `package.module:name`.
         preset: How to train.
+        epochs: How long; by default the preset's.
+        batch_size: By default the preset's.
         changes: Fields of the method or of the training that differ from the preset.
         trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
         seed: Initialisation and order of the samples.
@@ -73,21 +77,25 @@ def train(
     place, wrong = _device(device), parse(noise)
     dataset = read(data, None if data_dir is None else Path(data_dir))
     shape = tuple(dataset.inputs.shape[1:])
+    net = nets.auto(shape) if net == "auto" else net
+    sizes = {"epochs": epochs, "batch_size": batch_size}
     spec = expand(
         dataset=dataset.name,
-        digest=digest(dataset, wrong),
+        digest=digest(dataset, wrong.content, nets.content(net)),
         method=method,
         noise=wrong.text,
-        net=nets.auto(shape) if net == "auto" else net,
+        net=net,
         preset=preset,
-        changes=changes,
+        changes={**(changes or {}), **{k: v for k, v in sizes.items() if v is not None}},
         trace=trace,
         seed=seed,
         data_seed=data_seed,
     )
     path = Path(out) / spec.identity()
-    if (path / "done").exists():
+    if finished(path):
         return Run(path)
+    if spec.training.augment and len(shape) < 3:
+        raise LabelNoiseError(f"{dataset.name} has no images to augment: leave augment out")
     parts = divide(dataset, wrong, data_seed)
     return _train(spec, dataset, parts, place, path, watch)
 
@@ -102,7 +110,11 @@ def new_learners(
     def new_learner() -> Learner:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(spec.seed, "init", next(numbers)))
-            network = build(shape, num_classes)
+            try:
+                network = build(shape, num_classes)
+            except TypeError as error:
+                raise LabelNoiseError(f"cannot build net {spec.net!r}: {error}") from error
+        nets.check(network, shape, num_classes, spec.net)
         return Learner(network.to(device), spec.training.recipe())
 
     return new_learner
@@ -124,9 +136,9 @@ def _train(
         new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
         generator=stream(spec.seed, "method"),
     )
-    augment = crop_and_flip if spec.training.augment and parts.train.inputs.ndim == 4 else None
+    augment = crop_and_flip if spec.training.augment else None
     with Journal(path, _header(spec, dataset, parts, scaling, device)) as journal:
-        if (path / "done").exists():  # by another process, while this one waited or read
+        if finished(path):  # by another process, while this one waited or read
             return Run(path)
         if watch is not None:
             watch(spec, None)
@@ -178,6 +190,7 @@ def _header(
         "spec": spec.model_dump(mode="json"),
         "classes": list(dataset.classes),
         "shape": list(dataset.inputs.shape[1:]),
+        "dtype": str(dataset.inputs.dtype),
         "scaling": {
             "shift": scaling.shift.tolist(),
             "factor": scaling.factor.tolist(),
@@ -205,10 +218,16 @@ def _header(
 
 
 def _commit() -> str | None:
-    """The commit of the source that runs, when it runs from a checkout."""
+    """The commit of the source that runs, when it runs from a checkout of ours."""
+    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None  # installed, perhaps inside a checkout of the user's
+    return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def _git(*words: str) -> str | None:
     try:
         asked = subprocess.run(  # noqa: S603 - no word of it comes from outside
-            ["git", "-C", os.path.dirname(__file__), "rev-parse", "HEAD"],  # noqa: S607
+            ["git", "-C", str(Path(__file__).parent), *words],  # noqa: S607
             capture_output=True,
             text=True,
             timeout=5,

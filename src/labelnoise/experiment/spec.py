@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, fields
 from functools import cache
 from importlib import resources
@@ -20,7 +20,9 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    ValidationInfo,
     create_model,
+    field_validator,
 )
 
 from labelnoise.data.scale import SCALES
@@ -67,6 +69,14 @@ class Spec(BaseModel):
     trace: tuple[int, ...] = ()
     seed: int = 0
     data_seed: int = 0
+
+    @field_validator("trace")
+    @classmethod
+    def _within_the_run(cls, trace: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        last = info.data["training"].epochs if "training" in info.data else 0
+        if any(not 1 <= epoch <= last for epoch in trace):
+            raise ValueError(f"epochs to trace lie between 1 and {last}")
+        return trace
 
     def method_instance(self) -> Method:
         """The method with its settings."""
@@ -118,7 +128,7 @@ def expand(
     net: str,
     preset: str = "recommended",
     changes: Mapping[str, Any] | None = None,
-    trace: tuple[int, ...] = (),
+    trace: Sequence[int] = (),
     seed: int = 0,
     data_seed: int = 0,
 ) -> Spec:
@@ -150,19 +160,20 @@ def expand(
             training[name] = value
         else:
             raise unknown("setting", name, of_method | set(Training.model_fields))
-    return Spec(
-        dataset=dataset,
-        digest=digest,
-        method=method,
-        settings=settings_of(build_method(method, settings)),
-        noise=noise,
-        net=net,
-        preset=preset,
-        training=_validated(Training, training),
-        trace=trace,
-        seed=seed,
-        data_seed=data_seed,
-    )
+    spec = {
+        "dataset": dataset,
+        "digest": digest,
+        "method": method,
+        "settings": settings_of(build_method(method, settings)),
+        "noise": noise,
+        "net": net,
+        "preset": preset,
+        "training": _validated(Training, training),
+        "trace": tuple(sorted(set(trace))),
+        "seed": seed,
+        "data_seed": data_seed,
+    }
+    return _validated(Spec, spec)
 
 
 Model = TypeVar("Model", bound=BaseModel)

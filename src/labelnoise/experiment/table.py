@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict
 
 from rich import box
 from rich.table import Table
@@ -11,7 +11,7 @@ from rich.table import Table
 from labelnoise.methods import method_named
 from labelnoise.record.run import Run
 
-ABOUT = ("dataset", "noise", "net", "preset", "epochs", "seed", "data_seed")
+ABOUT = ("dataset", "noise", "wrong labels", "net", "preset", "epochs", "seed", "data_seed")
 FRACTIONS = {  # headings on two lines, so that a table of one setting fits on 80 columns
     "test_accuracy": "test\naccuracy",
     "test_accuracy_balanced": "\nbalanced",
@@ -26,8 +26,9 @@ FRACTIONS = {  # headings on two lines, so that a table of one setting fits on 8
 def runs_table(runs: Sequence[Run]) -> Table:
     """One line a run; what all runs share stands in the title."""
     summaries = [run.summary() for run in runs]
-    values = {key: [str(summary[key]) for summary in summaries] for key in ABOUT}
-    differing = [key for key in ABOUT if len(set(values[key])) > 1]
+    abouts = [_about(run) for run in runs]
+    values = {key: [about[key] for about in abouts] for key in abouts[0]}
+    differing = [key for key in values if len(set(values[key])) > 1]
     shared = [f"{key} {values[key][0]}" for key in ABOUT if key not in differing]
     table = Table(
         title=", ".join(shared),
@@ -49,11 +50,25 @@ def runs_table(runs: Sequence[Run]) -> Table:
     return table
 
 
+def _about(run: Run) -> dict[str, str]:
+    """What tells runs apart: what was asked, and how the network was trained."""
+    summary, training = run.summary(), run.header["spec"]["training"]
+    about = {**training, **{key: summary[key] for key in ABOUT if key in summary}}
+    about["wrong labels"] = percent(summary["realised_noise_rate"]) + " %"
+    if not run.done:
+        about["epochs"] = f"{summary['epochs']} of {training['epochs']}"
+    return {key: str(value) for key, value in about.items()}
+
+
 def label(run: Run) -> str:
     """What a run is called in a table or legend: its method, and settings that are not default."""
     spec = run.header["spec"]
-    defaults = {f.name: f.default for f in fields(method_named(spec["method"]))}  # type: ignore[arg-type]
-    changed = [str(v) for k, v in spec["settings"].items() if v != defaults[k]]
+    defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
+    changed = [
+        value if isinstance(value, str) else f"{name}={value}"
+        for name, value in spec["settings"].items()
+        if value is not None and value != defaults[name]
+    ]
     return " ".join([spec["method"], *changed])
 
 

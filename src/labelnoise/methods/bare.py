@@ -152,7 +152,7 @@ class BARE(Method):
 
     Attributes:
         threshold: `"batch"`, `"class"` or `"midpoint"`.
-        kappa: How many deviations above the mean; `None` is the paper's 1.
+        kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
     """
 
@@ -162,7 +162,8 @@ class BARE(Method):
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
-        _rule(self.threshold, self.kappa)
+        rule = _rule(self.threshold, self.kappa)
+        self.kappa = rule.kappa if self.kappa is None else self.kappa
         if self.empty not in EMPTY:
             raise unknown("value of empty", self.empty, EMPTY)
 
@@ -226,7 +227,7 @@ def _rule(threshold: str, kappa: float | None) -> Threshold:
     rule = THRESHOLDS[threshold]
     if rule.kappa is None and kappa is not None:
         raise LabelNoiseError(f"threshold {threshold!r} has no kappa: leave kappa out")
-    if kappa is not None and not math.isfinite(kappa):
+    if kappa is not None and not (isinstance(kappa, int | float) and math.isfinite(kappa)):
         raise LabelNoiseError(f"kappa must be a finite number, got {kappa}")
     return rule
 

@@ -7,11 +7,15 @@ takes (batch, *shape) and returns (batch, classes) logits.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from labelnoise.errors import LabelNoiseError, unknown
@@ -51,14 +55,46 @@ def net_named(name: str) -> Build:
     return NETS[name].build
 
 
-def _imported(address: str) -> Build:
-    module, _, attribute = address.partition(":")
-    if os.getcwd() not in sys.path:  # a script's own folder is not on the path of a command
-        sys.path.insert(0, os.getcwd())
+def content(name: str) -> bytes:
+    """The source of the user's own net, which may change under the same name; of ours, nothing."""
+    if ":" not in name:
+        return b""
+    file = inspect.getsourcefile(_module(name))
+    return Path(file).read_bytes() if file else b""
+
+
+def check(network: object, shape: Sequence[int], num_classes: int, name: str) -> nn.Module:
+    """`network`, if it is one: a module that gives (batch, classes) for (batch, *shape)."""
+    contract = f"net {name!r} must be a function (input shape, classes) -> torch module"
+    if not isinstance(network, nn.Module):
+        raise LabelNoiseError(f"{contract}: it gave a {type(network).__name__}")
     try:
-        build: Build = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        with torch.no_grad():
+            found = tuple(network.eval()(torch.zeros(2, *shape)).shape)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        why = str(error).partition("\n")[0]
+        raise LabelNoiseError(f"{contract} for inputs of shape {tuple(shape)}: {why}") from error
+    if found != (2, num_classes):
+        raise LabelNoiseError(
+            f"{contract} with outputs of shape (batch, {num_classes}): two samples gave {found}"
+        )
+    return network.train()
+
+
+def _imported(address: str) -> Build:
+    try:
+        build: Build = getattr(_module(address), address.partition(":")[2])
+    except AttributeError as error:
         raise LabelNoiseError(f"cannot import net {address!r}: {error}") from error
     if not callable(build):
         raise LabelNoiseError(f"net {address!r} is not a function (input shape, classes) -> module")
     return build
+
+
+def _module(address: str) -> ModuleType:
+    if os.getcwd() not in sys.path:  # a script's own folder is not on the path of a command
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(address.partition(":")[0])
+    except (ImportError, ValueError, TypeError) as error:
+        raise LabelNoiseError(f"cannot import net {address!r}: {error}") from error

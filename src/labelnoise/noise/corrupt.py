@@ -37,6 +37,7 @@ def corrupt(
     Returns:
         (rows,) int64 given labels.
     """
+    truth, probabilities = torch.as_tensor(truth), torch.as_tensor(probabilities)
     if per_sample is None:
         per_sample = probabilities.dim() == 2 and probabilities.shape[0] != probabilities.shape[1]
     _check_shape(truth, probabilities, per_sample)

@@ -28,7 +28,13 @@ CHUNK = 1 << 21  # input values held at once: 16 MB in float64
 
 
 def instance_dependent(
-    rate: float, num_classes: int, *, truth: Tensor, inputs: Tensor, generator: torch.Generator
+    rate: float,
+    num_classes: int,
+    *,
+    truth: Tensor,
+    inputs: Tensor,
+    generator: torch.Generator,
+    rule: torch.Generator | None = None,
 ) -> Tensor:
     """Probabilities of every given label, for every sample.
 
@@ -37,7 +43,9 @@ def instance_dependent(
         num_classes: How many classes there are.
         truth: (rows,) true labels.
         inputs: (rows, ...) of any number type.
-        generator: Gives the flip rates, then the projections class by class.
+        generator: Gives the flip rates.
+        rule: Gives the projections, class by class; the parts of a data set that are to follow
+            the same noise share it. By default the generator goes on with them.
 
     Returns:
         (rows, classes) float64, every row of which sums to 1.
@@ -50,7 +58,7 @@ def instance_dependent(
     for label in range(num_classes):
         # Drawn for a class without samples too: its absence must not shift the others.
         projection = torch.randn(
-            flat.shape[1], num_classes, generator=generator, dtype=torch.float64
+            flat.shape[1], num_classes, generator=rule or generator, dtype=torch.float64
         )
         of_class = (truth.cpu() == label).nonzero().squeeze(1)
         for rows in torch.split(of_class, _chunk_rows(flat)):

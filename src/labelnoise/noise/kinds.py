@@ -25,6 +25,7 @@ class Setting:
     inputs: Tensor
     flips: Mapping[int, int] | None
     generator: torch.Generator
+    rule: torch.Generator
 
 
 Draw = Callable[[Setting], Tensor]
@@ -58,6 +59,7 @@ class Noise:
         inputs: Tensor,
         flips: Mapping[int, int] | None,
         generator: torch.Generator,
+        rule: torch.Generator | None = None,
     ) -> Tensor:
         """Draw given labels from the true ones.
 
@@ -66,12 +68,14 @@ class Noise:
             num_classes: How many classes there are.
             inputs: (rows, ...) what instance-dependent noise looks at.
             flips: The data set's class-conditional map, if it has one.
-            generator: Where all randomness comes from.
+            generator: What decides about each sample.
+            rule: What the parts of one data set share, such as the projections of instance noise;
+                by default the generator goes on with it.
 
         Returns:
             (rows,) int64 given labels, never the tensor that came in.
         """
-        return self.draw(Setting(truth, num_classes, inputs, flips, generator))
+        return self.draw(Setting(truth, num_classes, inputs, flips, generator, rule or generator))
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ def _by_instance(rate: float, setting: Setting) -> Tensor:
         truth=setting.truth,
         inputs=setting.inputs,
         generator=setting.generator,
+        rule=setting.rule,
     )
     return corrupt(setting.truth, probabilities, setting.generator, per_sample=True)
 

@@ -53,11 +53,14 @@ class Tally:
             LabelNoiseError: The loss of a step was NaN or infinite.
         """
         self._flush()
-        losses, counts = torch.stack(self._losses).double(), torch.stack(self._counts).double()
+        # By way of the host: an Apple GPU has no float64.
+        losses = torch.stack(self._losses).cpu().double()
+        counts = torch.stack(self._counts).cpu().double()
         self._check(losses, epoch)
         # Of the whole training set: a method may leave rows out of its batches, or draw some twice.
         selected = torch.zeros_like(self.labels, dtype=torch.bool)
         selected[torch.cat(self._index)[torch.cat(self._selected)]] = True
+        selected = selected.cpu()
         row: dict[str, Any] = {
             "epoch": epoch,
             "train_loss": _plain((losses * counts).sum() / counts.sum()),
@@ -66,7 +69,7 @@ class Tally:
             "selected_fraction": _plain(selected_fraction(selected)),
         }
         if truth is not None:
-            right = self.labels == truth
+            right = (self.labels == truth).cpu()
             row["label_precision"] = _plain(label_precision(selected, right))
             row["label_recall"] = _plain(label_recall(selected, right))
         row |= self._notes(trace)
@@ -129,7 +132,7 @@ class Tally:
     def _notes(self, trace: bool) -> dict[str, Any]:
         notes: dict[str, Any] = {}
         if self._thresholds:
-            by_batch = torch.stack(self._thresholds).double()
+            by_batch = torch.stack(self._thresholds).cpu().double()
             notes["thresholds"] = _by_class(by_batch)
             if trace:
                 notes["thresholds_by_batch"] = _plain(by_batch)
