@@ -82,7 +82,9 @@ def _thresholds(runs: list[Run]) -> Iterator[str]:
     yield "|---" * 6 + "|"
     for noise, published in zip(NOISES, PUBLISHED_CCE, strict=True):
         variants = (CCE, *({"threshold": name} for name in ("batch", "class", "midpoint")))
-        cells = (_seed0(runs, noise=noise, **{**PAPER, **variant}) for variant in variants)
+        cells = (
+            _seed0(runs, kept=True, noise=noise, **{**PAPER, **variant}) for variant in variants
+        )
         yield _line(noise, f"{published:.2f}", *cells)
 
 
@@ -119,9 +121,11 @@ def _find(runs: list[Run], **asked: Any) -> list[dict[str, Any]]:
     return [run.summary() for run in runs if _is(run, **asked)]
 
 
-def _seed0(runs: list[Run], **asked: Any) -> str:
+def _seed0(runs: list[Run], *, kept: bool = False, **asked: Any) -> str:
+    """Test accuracy of the run with seed 0, and what it kept."""
     (found,) = _find(runs, seed=0, **asked)
-    return percent(found["test_accuracy"])
+    fraction = f" ({percent(found['selected_fraction'])})" if kept else ""
+    return percent(found["test_accuracy"]) + fraction
 
 
 def _spread(found: list[dict[str, Any]]) -> str:
