@@ -12,10 +12,10 @@ demo: $(VENV)/.core ## train cross-entropy and BARE on half-wrong digits; a tabl
 	$(BIN)/labelnoise demo
 
 test: lint types ## the default suite, with lint and types
-	$(BIN)/python -m pytest -n auto --dist loadgroup -rs -m "not long and not data"
+	$(BIN)/python -m pytest -n auto -rs -m "not long and not data"
 
 test-all: $(VENV)/.dev ## what is long or needs more: real data in LABELNOISE_DATA, killed processes
-	$(BIN)/python -m pytest -n auto --dist loadgroup -rs -m "long or data"
+	$(BIN)/python -m pytest -n auto -rs -m "long or data"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
