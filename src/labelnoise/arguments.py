@@ -108,6 +108,19 @@ def _add_train(train: _Parser) -> None:
     )
     train.add_argument("--noise", default="none", metavar="KIND:RATE", help=NOISE_HELP)
     train.add_argument(
+        "--noise-rate",
+        type=_rate,
+        metavar="R",
+        help="what a method that needs it is told: a number, true, nominal, or auto to estimate it "
+        "(default: true where the true labels are known)",
+    )
+    train.add_argument(
+        "--trusted",
+        metavar="FILE|N",
+        help="verified samples for a method that needs them: an .npz file, or how many rows of the "
+        "validation part to trust (default: all of it where the true labels are known)",
+    )
+    train.add_argument(
         "--net",
         default="auto",
         help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
@@ -157,6 +170,13 @@ def _assignment(text: str) -> tuple[str, Any]:
         return field, json.loads(value.lower() if value in ("True", "False") else value)
     except json.JSONDecodeError:
         return field, None if value in ("none", "None") else value
+
+
+def _rate(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _numbers(text: str) -> tuple[int, ...]:

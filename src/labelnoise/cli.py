@@ -214,6 +214,8 @@ def _train_with_progress(options: Namespace) -> Any:
             options.data,
             method=options.method,
             noise=options.noise,
+            noise_rate=options.noise_rate,
+            trusted=options.trusted,
             net=options.net,
             preset=options.preset,
             epochs=options.epochs,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import (
@@ -77,6 +78,30 @@ class Learner:
         """Log-probabilities in evaluation mode, without gradient."""
         return self._forward(inputs, training=False).log_softmax(dim=1)
 
+    def logits_along(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """`logits`, and their derivative when the parameters move along `direction`.
+
+        One pass of forward-mode differentiation gives both; only the logits carry a gradient.
+        """
+        self._switch(training=True)
+        with forward_ad.dual_level():
+            duals = {
+                name: forward_ad.make_dual(parameter, along)
+                for (name, parameter), along in zip(self._trainable(), direction, strict=True)
+            }
+            logits, drift = forward_ad.unpack_dual(functional_call(self.network, duals, (inputs,)))
+        return logits, torch.zeros_like(logits) if drift is None else drift.detach()
+
+    def aside(self, inputs: Tensor) -> Tensor:
+        """`logits` that leave no trace: BatchNorm's running statistics do not move."""
+        self._switch(training=True)
+        logits: Tensor = functional_call(self.network, self._buffers(), (inputs,))
+        return logits
+
+    def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
+        """Of `loss`, one tensor a parameter."""
+        return torch.autograd.grad(loss, self.parameters)
+
     def descend(self, loss: Tensor) -> None:
         """Make one step of the optimiser; no other network receives a gradient from `loss`."""
         self.optimiser.zero_grad()
@@ -88,13 +113,12 @@ class Learner:
 
         Buffers are cloned, so that BatchNorm's running statistics do not move either.
         """
-        parameters = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
-        gradients = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+        gradients = torch.autograd.grad(loss, self.parameters, create_graph=True)
         ahead = {
             name: parameter - lr * gradient
-            for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True)
+            for (name, parameter), gradient in zip(self._trainable(), gradients, strict=True)
         }
-        buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        buffers = self._buffers()
         return lambda inputs: functional_call(self.network, (ahead, buffers), (inputs,))
 
     def advance(self, validation_loss: float) -> None:
@@ -125,9 +149,18 @@ class Learner:
             ("schedule", self.schedule),
         )
 
-    def _forward(self, inputs: Tensor, *, training: bool) -> Tensor:
+    def _trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return ((n, p) for n, p in self.network.named_parameters() if p.requires_grad)
+
+    def _buffers(self) -> dict[str, Tensor]:
+        return {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+
+    def _switch(self, *, training: bool) -> None:
         # Asking first: train() walks over all modules, which costs more than a small layer.
         if self.network.training is not training:
             self.network.train(training)
+
+    def _forward(self, inputs: Tensor, *, training: bool) -> Tensor:
+        self._switch(training=training)
         logits: Tensor = self.network(inputs)
         return logits

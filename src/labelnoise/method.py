@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,14 @@ class Method:
             yield self.step(batch)
 
     def log_probs(self, inputs: Tensor) -> Tensor:
-        """What the method predicts, as log-probabilities (they do not underflow)."""
-        return self.learner.log_probs(inputs)
+        """What the method predicts, as log-probabilities (they do not underflow).
+
+        Several networks predict the mean of their probabilities.
+        """
+        opinions = [learner.log_probs(inputs) for learner in self.learners()]
+        if len(opinions) == 1:
+            return opinions[0]
+        return torch.stack(opinions).logsumexp(dim=0) - math.log(len(opinions))
 
     def predict(self, inputs: Tensor) -> Tensor:
         """What the method predicts, as probabilities: (batch, ...) -> (batch, classes)."""
@@ -53,6 +60,11 @@ class Method:
     def validation_loss(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """The loss on validation data with given labels; a plateau schedule watches it."""
         return cross_entropy(log_probs, labels).mean()
+
+    def opinions(self) -> list[Callable[[Tensor], Tensor]]:
+        """What is assessed after every epoch: a prediction like `log_probs` for every learner."""
+        learners = self.learners()
+        return [self.log_probs] if len(learners) == 1 else [one.log_probs for one in learners]
 
     def learners(self) -> list[Learner]:
         """Every network with an optimiser, in a fixed order."""

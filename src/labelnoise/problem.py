@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from labelnoise.errors import LabelNoiseError
+
 if TYPE_CHECKING:
-    from labelnoise.batch import Batch
+    from labelnoise.data.train import Train
     from labelnoise.learner import Learner
 
 
@@ -24,7 +26,7 @@ class Problem:
         new_learner: Makes a network with its optimiser; each call initialises another one.
         generator: The method's own source of chance.
         noise_rate: Fraction of wrong labels, where it is known.
-        trusted: Endless batches with verified labels, where there are any.
+        trusted: Samples whose labels are verified, where there are any.
     """
 
     labels: Tensor
@@ -32,4 +34,25 @@ class Problem:
     new_learner: Callable[[], Learner]
     generator: torch.Generator
     noise_rate: float | None = None
-    trusted: Iterator[Batch] | None = None
+    trusted: Train | None = None
+
+    def rate(self, told: float | None, method: str) -> float:
+        """The noise rate for a method that needs one: what it was told, else what is known."""
+        rate = self.noise_rate if told is None else told
+        if rate is None:
+            raise LabelNoiseError(
+                f"{method} needs the noise rate: pass --noise-rate R, or --noise-rate auto to "
+                "estimate it"
+            )
+        if not 0 <= rate < 1:
+            raise LabelNoiseError(f"a noise rate lies in [0, 1), {method} got {rate}")
+        return rate
+
+    def verified(self, method: str) -> Train:
+        """The trusted set for a method that needs one."""
+        if self.trusted is None:
+            raise LabelNoiseError(
+                f"{method} needs a trusted set: pass --trusted FILE with verified samples, or "
+                "--trusted N if you vouch for N of the labels as they are"
+            )
+        return self.trusted

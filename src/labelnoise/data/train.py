@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -58,6 +59,10 @@ class Train:
                 time=number + count / len(chunks),
             )
 
+    def forever(self, batch_size: int) -> Forever:
+        """Batches without end, of `batch_size` rows or of all if there are fewer."""
+        return Forever(replace(self, batch_size=min(batch_size, len(self))))
+
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
         """All rows in order, without augmentation."""
         every = torch.arange(len(self), device=self.labels.device)
@@ -67,6 +72,46 @@ class Train:
 
     def _view(self, stored: Tensor, chance: torch.Generator) -> Tensor:
         return self.scaling(stored if self.augment is None else self.augment(stored, chance))
+
+
+class Forever:
+    """One pass over a part after another; where it stands is a number, so that it can go on."""
+
+    def __init__(self, part: Train) -> None:
+        self._part = part
+        self._steps = len(_chunks(torch.arange(len(part)), part.batch_size))
+        self._walk: Iterator[Batch] = iter(())
+        self._kept: Batch | None = None
+        self.load_state_dict({"drawn": 0})
+
+    def __iter__(self) -> Forever:
+        """Itself."""
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch."""
+        number, position = divmod(self._drawn, self._steps)
+        if position == 0:
+            self._walk = self._whole() if self._steps == 1 else self._part.batches(number)
+        self._drawn += 1
+        return next(self._walk)
+
+    def _whole(self) -> Iterator[Batch]:
+        """All rows in one batch: made once and given again, unless chance changes its images."""
+        if self._part.augment is not None:
+            return self._part.batches(self._drawn)
+        self._kept = self._kept or next(self._part.scan())
+        return iter((self._kept,))
+
+    def state_dict(self) -> dict[str, int]:
+        """How many batches were drawn."""
+        return {"drawn": self._drawn}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go to the place where so many batches were drawn."""
+        self._drawn = state["drawn"]
+        number, position = divmod(self._drawn, self._steps)
+        self._walk = islice(self._part.batches(number), position, None)
 
 
 def _chunks(order: Tensor, size: int) -> list[Tensor]:

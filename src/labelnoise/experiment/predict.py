@@ -10,6 +10,7 @@ from torch import Tensor
 from labelnoise.data import DATASETS, FORMATS, read
 from labelnoise.data.npz import read_rows
 from labelnoise.data.scale import Scaling
+from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.run import new_learners
@@ -44,6 +45,10 @@ class Predictor:
                 num_classes=len(self.classes),
                 new_learner=new_learners(spec, self._shape, len(self.classes)),
                 generator=stream(spec.seed, "method"),
+                noise_rate=0.0,  # neither it nor trusted samples matter to a prediction
+                trusted=Train(
+                    torch.zeros(1, *self._shape), torch.zeros(1, dtype=torch.long), self._scaling, 1, 0
+                ),
             )
         )
         self._method.load_state_dict(run.checkpoint()["method"])
@@ -59,7 +64,7 @@ class Predictor:
                 f"the run was trained on inputs of shape {self._shape}, "
                 f"these have {tuple(inputs.shape[1:])}"
             )
-        return evaluate(self._method, inputs, self._scaling).exp()
+        return evaluate(self._method.log_probs, inputs, self._scaling).exp()
 
 
 def inputs_of(

@@ -22,15 +22,19 @@ from labelnoise.data.scale import SCALES, Scaling
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.estimate import estimated_rate
 from labelnoise.experiment.parts import Noisy, Parts, digest, divide
 from labelnoise.experiment.spec import Spec, expand
+from labelnoise.experiment.supply import content_of, rate_source, trusted_set, trusted_source
 from labelnoise.learner import Learner
 from labelnoise.noise import parse, realised
 from labelnoise.problem import Problem
 from labelnoise.record.journal import Journal
-from labelnoise.record.run import Row, Run, finished
+from labelnoise.record.run import HEADER, Row, Run, finished
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import derive, stream
+
+ESTIMATOR = "bare"  # what estimates a noise rate that nobody knows
 
 
 def train(
@@ -38,6 +42,8 @@ def train(
     *,
     method: str = "bare",
     noise: str = "none",
+    noise_rate: float | str | None = None,
+    trusted: int | str | None = None,
     net: str = "auto",
     preset: str = "recommended",
     epochs: int | None = None,
@@ -58,6 +64,10 @@ def train(
         method: A method's name.
         noise: Wrong labels to plant in the training and validation parts, such as
             `symmetric:0.5`; `none` takes the labels as they are.
+        noise_rate: For a method that needs one: a number, `true` (the fraction that is wrong, where
+            it is known; the default there), `nominal` (the rate of `noise`), or `auto` (estimated).
+        trusted: For a method that needs verified samples: an .npz file of them, or how many of the
+            validation part to trust (by default all, where the true labels are known).
         net: A net's name, `auto`, or `package.module:name`.
         preset: How to train.
         epochs: How long; by default the preset's.
@@ -78,15 +88,24 @@ def train(
     dataset = read(data, None if data_dir is None else Path(data_dir))
     shape = tuple(dataset.inputs.shape[1:])
     net = nets.auto(shape) if net == "auto" else net
-    sizes = {"epochs": epochs, "batch_size": batch_size}
+    changed = dict(changes or {})
+    known = wrong.planted or dataset.verified
+    rate = rate_source(
+        noise_rate, method, wrong, known=known, told=changed.get("noise_rate") is not None
+    )
+    verified = trusted_source(trusted, method, known=known)
+    told = {"epochs": epochs, "batch_size": batch_size}
+    told["noise_rate"] = None if isinstance(rate, str) else rate
     spec = expand(
         dataset=dataset.name,
-        digest=digest(dataset, wrong.content, nets.content(net)),
+        digest=digest(dataset, wrong.content, nets.content(net), content_of(verified)),
         method=method,
         noise=wrong.text,
         net=net,
+        noise_rate=rate if isinstance(rate, str) else None,
+        trusted=verified,
         preset=preset,
-        changes={**(changes or {}), **{k: v for k, v in sizes.items() if v is not None}},
+        changes={**changed, **{k: v for k, v in told.items() if v is not None}},
         trace=trace,
         seed=seed,
         data_seed=data_seed,
@@ -130,14 +149,26 @@ def _train(
 ) -> Run:
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
     num_classes = len(dataset.classes)
-    problem = Problem(
+    training = Train(
+        inputs=parts.train.inputs.to(device),
         labels=parts.train.given.to(device),
+        scaling=scaling,
+        batch_size=spec.training.batch_size,
+        seed=spec.seed,
+        augment=crop_and_flip if spec.training.augment else None,
+    )
+    supply = trusted_set(spec.trusted, dataset, parts.validation, spec.data_seed)
+    problem = Problem(
+        labels=training.labels,
         num_classes=num_classes,
         new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
         generator=stream(spec.seed, "method"),
+        noise_rate=_noise_rate(spec, dataset, parts, device, path),
+        trusted=supply.as_train(training),
     )
-    augment = crop_and_flip if spec.training.augment else None
-    with Journal(path, _header(spec, dataset, parts, scaling, device)) as journal:
+    header = _header(spec, dataset, parts, scaling, device)
+    header |= {"noise_rate": problem.noise_rate, "trusted_rows": supply.rows}
+    with Journal(path, header) as journal:
         if finished(path):  # by another process, while this one waited or read
             return Run(path)
         if watch is not None:
@@ -145,16 +176,9 @@ def _train(
         _, tally = fit(
             spec.method_instance(),
             problem,
-            Train(
-                inputs=parts.train.inputs.to(device),
-                labels=problem.labels,
-                scaling=scaling,
-                batch_size=spec.training.batch_size,
-                seed=spec.seed,
-                augment=augment,
-            ),
+            training,
             epochs=spec.training.epochs,
-            validation=Held(parts.validation.inputs.to(device), parts.validation.given.to(device)),
+            validation=Held(parts.validation.inputs.to(device), supply.validation.to(device)),
             test=Held(parts.test.inputs.to(device), parts.test.labels.to(device)),
             truth=None if parts.train.truth is None else parts.train.truth.to(device),
             trace=spec.trace,
@@ -162,6 +186,49 @@ def _train(
             watch=None if watch is None else partial(watch, spec),
         )
         return journal.finish(_samples(parts.train, tally))
+
+
+def _noise_rate(
+    spec: Spec, dataset: Dataset, parts: Parts, device: torch.device, path: Path
+) -> float | None:
+    """What the method is told where its own field says nothing."""
+    if spec.noise_rate is None:
+        return None
+    if spec.noise_rate == "true":
+        assert parts.train.truth is not None  # else the spec would not say so
+        return realised(parts.train.truth, parts.train.given, len(dataset.classes))[0]
+    if (path / HEADER).exists():  # estimated when the run began
+        begun: float = Run(path).header["noise_rate"]
+        return begun
+    return _estimated_rate(spec, dataset, parts, device)
+
+
+def _estimated_rate(spec: Spec, dataset: Dataset, parts: Parts, device: torch.device) -> float:
+    """By a short run of BARE as we recommend it, on the same network and given labels."""
+    short = expand(
+        dataset=spec.dataset,
+        digest=spec.digest,
+        method=ESTIMATOR,
+        noise=spec.noise,
+        net=spec.net,
+        changes={"schedule": "constant"},
+        seed=spec.seed,
+    )
+    labels, num_classes = parts.train.given.to(device), len(dataset.classes)
+    problem = Problem(
+        labels=labels,
+        num_classes=num_classes,
+        new_learner=new_learners(short, tuple(dataset.inputs.shape[1:]), num_classes, device),
+        generator=stream(spec.seed, "estimate"),
+    )
+    train = Train(
+        inputs=parts.train.inputs.to(device),
+        labels=labels,
+        scaling=SCALES[short.training.scale](parts.train.inputs).to(device),
+        batch_size=short.training.batch_size,
+        seed=spec.seed,
+    )
+    return estimated_rate(short.method_instance(), problem, train)
 
 
 def _samples(part: Noisy, tally: Tally) -> dict[str, np.ndarray[Any, Any]]:

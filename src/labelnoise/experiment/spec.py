@@ -63,6 +63,8 @@ class Spec(BaseModel):
     method: str
     settings: dict[str, Setting]
     noise: str
+    noise_rate: Literal["true", "auto"] | None = None  # where a method's own field does not say it
+    trusted: str | None = None  # a file, "validation" or "validation:N"
     net: str
     preset: str
     training: Training
@@ -126,6 +128,8 @@ def expand(
     method: str,
     noise: str,
     net: str,
+    noise_rate: str | None = None,
+    trusted: str | None = None,
     preset: str = "recommended",
     changes: Mapping[str, Any] | None = None,
     trace: Sequence[int] = (),
@@ -140,6 +144,8 @@ def expand(
         method: Its name.
         noise: Its canonical text.
         net: Its name; `auto` is resolved before.
+        noise_rate: Where a noise rate comes from, if the method needs one.
+        trusted: Where a trusted set comes from, if the method needs one.
         preset: Its name.
         changes: Fields of the method or of the training, by name.
         trace: Epochs whose thresholds are kept for every mini-batch.
@@ -150,8 +156,12 @@ def expand(
         raise unknown("preset", preset, presets())
     chosen = presets()[preset]
     training = {key: value for key, value in chosen.items() if key in Training.model_fields}
-    training |= chosen.get("dataset", {}).get(dataset, {})
-    settings = dict(chosen.get("method", {}).get(method, {}))
+    special = chosen.get("dataset", {}).get(dataset, {})
+    training |= {key: value for key, value in special.items() if key in Training.model_fields}
+    settings = {
+        **chosen.get("method", {}).get(method, {}),
+        **special.get("method", {}).get(method, {}),
+    }
     of_method = {field.name for field in method_fields(method)}
     for name, value in (changes or {}).items():
         if name in of_method:
@@ -166,6 +176,8 @@ def expand(
         "method": method,
         "settings": settings_of(build_method(method, settings)),
         "noise": noise,
+        "noise_rate": noise_rate,
+        "trusted": trusted,
         "net": net,
         "preset": preset,
         "training": _validated(Training, training),

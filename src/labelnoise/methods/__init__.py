@@ -6,10 +6,20 @@ from labelnoise.errors import unknown
 from labelnoise.method import Method
 from labelnoise.methods.bare import BARE
 from labelnoise.methods.cce import CCE
+from labelnoise.methods.coteaching import CoTeaching
+from labelnoise.methods.coteaching_plus import CoTeachingPlus
+from labelnoise.methods.curriculum_loss import CurriculumLoss
+from labelnoise.methods.meta_net import MetaNet
+from labelnoise.methods.meta_ren import MetaRen
 
 METHODS: dict[str, type[Method]] = {
     "bare": BARE,
     "cce": CCE,
+    "coteaching": CoTeaching,
+    "coteaching-plus": CoTeachingPlus,
+    "meta-ren": MetaRen,
+    "meta-net": MetaNet,
+    "curriculum-loss": CurriculumLoss,
 }
 
 

@@ -1,0 +1,50 @@
+"""The noise rate without any verified label, from what a short BARE run predicts.
+
+BARE's network learns from the labels that it finds likely, so after a few epochs its sure
+predictions are nearly always right, also on the samples whose label it left out. Among the samples
+that it surely takes for class j, the given labels are then distributed as transition[j]; the
+fraction that differs from j, averaged over the classes, is the rate. Unsure predictions would count
+the network's own mistakes as wrong labels; that is why they have no say.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from labelnoise.data.train import Train
+from labelnoise.engine import evaluate, flushing_denormals
+from labelnoise.method import Method
+from labelnoise.problem import Problem
+
+EPOCHS = 10
+
+
+def estimated_rate(method: Method, problem: Problem, train: Train, epochs: int = EPOCHS) -> float:
+    """The fraction of wrong labels, by what `method` predicts after a short training."""
+    method.setup(problem)
+    with flushing_denormals():
+        for number in range(epochs):
+            for _ in method.epoch(train, number):
+                pass
+        log_probs = evaluate(method.log_probs, train.inputs, train.scaling)
+    return rate_by_sure_predictions(log_probs.exp(), train.labels)
+
+
+def rate_by_sure_predictions(probs: Tensor, labels: Tensor) -> float:
+    """The fraction of wrong labels, from the samples whose prediction is surer than average.
+
+    Args:
+        probs: (rows, classes) predicted probabilities.
+        labels: (rows,) given labels.
+    """
+    sureness, predicted = probs.double().max(dim=1)
+    count = torch.bincount(predicted, minlength=probs.shape[1]).double()
+    mean = torch.bincount(predicted, sureness, minlength=probs.shape[1]) / count
+    sure = sureness >= mean[predicted]
+    wrong = (predicted != labels).double()
+    votes = torch.bincount(predicted[sure], minlength=probs.shape[1])
+    against = torch.bincount(predicted[sure], wrong[sure], minlength=probs.shape[1])
+    rates = against / votes
+    present = votes > 0
+    return float((rates[present] * count[present]).sum() / count[present].sum())

@@ -1,0 +1,88 @@
+"""Co-teaching: Han et al., NeurIPS 2018, arXiv 1804.06872.
+
+Two networks see the same mini-batch; each picks the samples on which its own loss is small and
+hands them to the other one, which trains on those alone. It needs the noise rate: that fraction of
+a batch is dropped, after a ramp over the first epochs.
+
+Deviations from the authors' code (register in docs/methods.md):
+- the ramp is the paper's, R(t) = 1 - rate * min(t^exponent / ramp, 1) with t = 1 in the first
+  epoch; the code counts from 0 and, for other exponents than 1, jumps at its end;
+- the loss is the mean over the chosen samples; the code divides that mean by their number again;
+- at least one sample is kept where the code would divide by zero.
+The learning rate, its schedule and the networks are those of the run, as in the BARE paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelnoise.batch import Batch, Step
+from labelnoise.losses import cross_entropy, weighted_mean
+from labelnoise.method import Method
+from labelnoise.problem import Problem
+
+Pair = tuple[Tensor, Tensor]
+"""Something of the first network and the same of its peer."""
+
+
+def forget_rate(rate: float, time: float, ramp: int = 10, exponent: float = 1.0) -> float:
+    """The fraction to drop at `time`, in epochs from 0: it grows to `rate` in `ramp` epochs."""
+    epoch = int(time) + 1
+    return rate * min(epoch**exponent / ramp, 1.0)
+
+
+def small_loss(losses: Tensor, forget: float) -> Tensor:
+    """Which samples to keep: all but the fraction `forget` with the largest losses."""
+    # Rounded first: 1 - 0.9 is a little less than a tenth.
+    kept = max(int(round((1 - forget) * len(losses), 9)), 1)
+    smallest = losses.detach().topk(kept, largest=False, sorted=False).indices
+    return torch.zeros_like(losses, dtype=torch.bool).scatter_(0, smallest, True)
+
+
+@dataclass
+class CoTeaching(Method):
+    """Two networks, each trained on the samples that the other one finds easy.
+
+    Attributes:
+        noise_rate: Fraction of wrong labels; `None` is the problem's.
+        ramp: Epochs until that fraction is dropped.
+        exponent: How the ramp bends; 1 is a straight line.
+    """
+
+    noise_rate: float | None = None
+    ramp: int = 10
+    exponent: float = 1.0
+
+    def setup(self, problem: Problem) -> None:
+        """Two networks that differ by their initialisation."""
+        self.rate = problem.rate(self.noise_rate, "Co-teaching")
+        self.learner, self.peer = problem.new_learner(), problem.new_learner()
+
+    def step(self, batch: Batch) -> Step:
+        """Each network chooses, the other one learns; the step reports the first one's update."""
+        log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
+        peer_log_probs = self.peer.logits(batch.inputs).log_softmax(dim=1)
+        losses = cross_entropy(log_probs, batch.labels)
+        peer_losses = cross_entropy(peer_log_probs, batch.labels)
+        keep, peer_keep = self.choose(
+            batch.time, (log_probs, peer_log_probs), (losses, peer_losses)
+        )
+        loss = weighted_mean(losses, peer_keep)
+        peer_loss = weighted_mean(peer_losses, keep)
+        self.learner.descend(loss)
+        self.peer.descend(peer_loss)
+        return Step(
+            index=batch.index,
+            weight=peer_keep.to(losses.dtype),
+            loss=(loss.detach() + peer_loss.detach()) / 2,
+            probs=log_probs.detach().exp(),
+            notes={"peer_weight": keep.to(losses.dtype)},
+        )
+
+    def choose(self, time: float, log_probs: Pair, losses: Pair) -> Pair:
+        """The mask that each of the two networks hands to the other one."""
+        forget = forget_rate(self.rate, time, self.ramp, self.exponent)
+        return small_loss(losses[0], forget), small_loss(losses[1], forget)
