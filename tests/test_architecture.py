@@ -25,7 +25,7 @@ EVERYTHING_BELOW = TRAINING | {"methods", "noise", "data", "nets", "metrics", "r
 
 MAY_IMPORT: dict[str, set[str]] = {
     **{leaf: {"errors"} for leaf in LEAVES},
-    "problem": {"batch"},
+    "problem": {"batch", "errors"},
     "learner": {"batch", "problem", "errors", "dist"},
     "method": {"batch", "problem", "learner", "losses", "errors", "dist"},
     "methods": TRAINING,
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": EVERYTHING_BELOW | {"experiment"},
     "arguments": {"errors"},
     "cli": EVERYTHING_BELOW | {"experiment", "audit", "arguments"},
+    "experiments": set(),
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -107,7 +108,7 @@ def test_the_map_of_imports_has_no_circle() -> None:
 
 def test_methods_import_each_other_only_where_one_builds_on_another() -> None:
     """Add a pair here together with the sentence in the method's docstring."""
-    builds_on: set[tuple[str, str]] = set()
+    builds_on = {("coteaching_plus", "coteaching")}
     for path in (SOURCE / "methods").glob("*.py"):
         if path.stem == "__init__":
             continue

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from labelnoise import __version__
 from labelnoise.errors import LabelNoiseError, unknown
 
-CATALOGUES = ("methods", "datasets", "nets", "noises", "presets")
+CATALOGUES = ("methods", "experiments", "datasets", "nets", "noises", "presets")
 NOISE_HELP = "wrong labels to plant, such as symmetric:0.5 ('labelnoise list noises')"
 
 
@@ -68,6 +68,8 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     demo.add_argument(
         "--out", type=Path, default=Path("demo"), help="folder for runs and curves (default: demo)"
     )
+
+    _add_reproduce(command("reproduce", "run a table or figure of the paper and compare with it"))
 
     inject = command("inject", "plant wrong labels and write them beside the true ones")
     _add_data(inject)
@@ -153,6 +155,33 @@ def _add_train(train: _Parser) -> None:
     _add_json(train)
 
 
+def _add_reproduce(reproduce: _Parser) -> None:
+    reproduce.add_argument(
+        "experiment", metavar="ID", help="'labelnoise list experiments', or your own TOML file"
+    )
+    reproduce.add_argument("--trials", type=_positive, metavar="N", help="default: the paper's")
+    reproduce.add_argument("--epochs", type=_positive, metavar="N", help="default: the paper's")
+    reproduce.add_argument("--methods", type=_words, default=(), metavar="A,B", help="only these")
+    reproduce.add_argument(
+        "--only",
+        action="append",
+        type=_pair,
+        metavar="KEY=VALUE",
+        help="only runs with this setting, such as dataset=mnist",
+    )
+    reproduce.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes at a time (default: one a core; 0: train nothing, show what there is)",
+    )
+    reproduce.add_argument(
+        "--out", type=Path, default=Path("runs"), help="folder of runs and tables (default: runs)"
+    )
+    reproduce.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
+    _add_json(reproduce)
+
+
 def _add_data(command: _Parser) -> None:
     command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
     command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
@@ -170,6 +199,23 @@ def _assignment(text: str) -> tuple[str, Any]:
         return field, json.loads(value.lower() if value in ("True", "False") else value)
     except json.JSONDecodeError:
         return field, None if value in ("none", "None") else value
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    return key, value
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 def _rate(text: str) -> float | str:

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labelnoise.arguments import parse
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         options = parse(words)
-        COMMANDS[options.name](options)
+        status = COMMANDS[options.name](options)
     except LabelNoiseError as error:
         if "--debug" in words:
             raise
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         what = " ".join(str(error).split()) or "no message"
         return _complain(f"{type(error).__name__}: {what} (--debug shows where)", 1)
-    return 0
+    return status or 0
 
 
 def _complain(message: str, status: int) -> int:
@@ -82,6 +82,44 @@ def _demo(options: Namespace) -> None:
     _show_runs(runs)
     draw_curves(runs, options.out / "curves.png")
     print(f"curves: {options.out / 'curves.png'}")
+
+
+def _reproduce(options: Namespace) -> int:
+    from pathlib import Path
+
+    from labelnoise.experiment.display import LiveDisplay
+    from labelnoise.experiment.present import lines_of, present, tables_of
+    from labelnoise.experiment.reproduce import default_workers, execute, plan, results
+
+    experiment, jobs = plan(
+        options.experiment,
+        trials=options.trials,
+        epochs=options.epochs,
+        methods=options.methods,
+        only=dict(options.only or []),
+        out=options.out,
+        data_dir=options.data_dir,
+    )
+    workers = default_workers() if options.jobs is None else options.jobs
+    if workers and any(job.pending for job in jobs):
+        with LiveDisplay(lambda: tables_of(experiment, results(jobs))) as display:
+            execute(
+                jobs, workers=workers, out=options.out, data_dir=options.data_dir, display=display
+            )
+    failed = [job for job in jobs if job.failed]
+    written = present(experiment, results(jobs), options.out / Path(options.experiment).stem)
+    if options.json:
+        shown = [line.as_dict() for line in lines_of(experiment, results(jobs))]
+        reasons = {job.name: job.failed for job in failed}
+        report = {"experiment": options.experiment, "lines": shown, "failed": reasons}
+        print(json.dumps({**report, "files": [str(path) for path in written]}))
+    else:
+        for table in tables_of(experiment, results(jobs)):
+            _console().print(table)
+        print("written: " + ", ".join(str(path) for path in written))
+    for job in failed:
+        print(f"labelnoise: failed: {job.name}: {job.failed}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _inject(options: Namespace) -> None:
@@ -168,6 +206,7 @@ def _list(options: Namespace) -> None:
 
 def _catalogue(what: str) -> list[tuple[str, str]]:
     from labelnoise.data import DATASETS
+    from labelnoise.experiment.grid import experiments
     from labelnoise.experiment.spec import presets
     from labelnoise.methods import METHODS
     from labelnoise.nets import NETS
@@ -175,6 +214,7 @@ def _catalogue(what: str) -> list[tuple[str, str]]:
 
     catalogues: dict[str, list[tuple[str, str]]] = {
         "methods": [(name, _first_line(method)) for name, method in METHODS.items()],
+        "experiments": [(name, one.explains) for name, one in experiments().items()],
         "datasets": [(name, source.explains) for name, source in DATASETS.items()],
         "nets": [(name, net.explains) for name, net in NETS.items()],
         "noises": [
@@ -190,9 +230,10 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").strip().splitlines()[0]
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "train": _train,
     "demo": _demo,
+    "reproduce": _reproduce,
     "inject": _inject,
     "predict": _predict,
     "show": _show,

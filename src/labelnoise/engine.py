@@ -92,9 +92,7 @@ def fit(
     return rows, tally
 
 
-def evaluate(
-    forward: Callable[[Tensor], Tensor], inputs: Tensor, scaling: Scaling
-) -> Tensor:
+def evaluate(forward: Callable[[Tensor], Tensor], inputs: Tensor, scaling: Scaling) -> Tensor:
     """What `forward` makes of stored inputs, in order and in chunks: (rows, ...) -> (rows, ...)."""
     return torch.cat([forward(scaling(chunk)) for chunk in torch.split(inputs, EVALUATION_BATCH)])
 

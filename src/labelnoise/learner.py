@@ -86,10 +86,11 @@ class Learner:
         self._switch(training=True)
         with forward_ad.dual_level():
             duals = {
-                name: forward_ad.make_dual(parameter, along)
+                name: forward_ad.make_dual(parameter, along)  # type: ignore[no-untyped-call]
                 for (name, parameter), along in zip(self._trainable(), direction, strict=True)
             }
-            logits, drift = forward_ad.unpack_dual(functional_call(self.network, duals, (inputs,)))
+            out = functional_call(self.network, duals, (inputs,))
+            logits, drift = forward_ad.unpack_dual(out)  # type: ignore[no-untyped-call]
         return logits, torch.zeros_like(logits) if drift is None else drift.detach()
 
     def aside(self, inputs: Tensor) -> Tensor:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
@@ -36,3 +39,14 @@ class Dataset:
     flips: Mapping[int, int] | None = None
     verified: bool = False
     split: Split = stratified_split
+
+    @cached_property
+    def fingerprint(self) -> Any:
+        """A hash of the content so far, to copy and go on with; data sets are hashed only once."""
+        state = hashlib.blake2b(digest_size=16)
+        for tensor in (self.inputs, self.labels, self.test_inputs, self.test_labels):
+            if tensor is not None:
+                state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                state.update(tensor.contiguous().numpy().data)
+        state.update("\0".join(self.classes).encode())
+        return state

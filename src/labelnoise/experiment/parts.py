@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -66,15 +65,11 @@ def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
 
 def digest(dataset: Dataset, *others: bytes) -> str:
     """A hash of the data and of others that may change under the same name."""
-    state = hashlib.blake2b(digest_size=16)
-    for tensor in (dataset.inputs, dataset.labels, dataset.test_inputs, dataset.test_labels):
-        if tensor is not None:
-            state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-            state.update(tensor.contiguous().numpy().data)
-    state.update("\0".join(dataset.classes).encode())
+    state = dataset.fingerprint.copy()
     for content in others:
         state.update(content)
-    return state.hexdigest()
+    hashed: str = state.hexdigest()
+    return hashed
 
 
 def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, data_seed: int, part: str) -> Noisy:

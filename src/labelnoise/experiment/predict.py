@@ -47,7 +47,11 @@ class Predictor:
                 generator=stream(spec.seed, "method"),
                 noise_rate=0.0,  # neither it nor trusted samples matter to a prediction
                 trusted=Train(
-                    torch.zeros(1, *self._shape), torch.zeros(1, dtype=torch.long), self._scaling, 1, 0
+                    torch.zeros(1, *self._shape),
+                    torch.zeros(1, dtype=torch.long),
+                    self._scaling,
+                    1,
+                    0,
                 ),
             )
         )

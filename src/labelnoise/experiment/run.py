@@ -84,28 +84,19 @@ def train(
     Returns:
         The finished run.
     """
-    place, wrong = _device(device), parse(noise)
+    place = _device(device)
     dataset = read(data, None if data_dir is None else Path(data_dir))
-    shape = tuple(dataset.inputs.shape[1:])
-    net = nets.auto(shape) if net == "auto" else net
-    changed = dict(changes or {})
-    known = wrong.planted or dataset.verified
-    rate = rate_source(
-        noise_rate, method, wrong, known=known, told=changed.get("noise_rate") is not None
-    )
-    verified = trusted_source(trusted, method, known=known)
-    told = {"epochs": epochs, "batch_size": batch_size}
-    told["noise_rate"] = None if isinstance(rate, str) else rate
-    spec = expand(
-        dataset=dataset.name,
-        digest=digest(dataset, wrong.content, nets.content(net), content_of(verified)),
+    spec = specify(
+        dataset,
         method=method,
-        noise=wrong.text,
+        noise=noise,
+        noise_rate=noise_rate,
+        trusted=trusted,
         net=net,
-        noise_rate=rate if isinstance(rate, str) else None,
-        trusted=verified,
         preset=preset,
-        changes={**changed, **{k: v for k, v in told.items() if v is not None}},
+        epochs=epochs,
+        batch_size=batch_size,
+        changes=changes,
         trace=trace,
         seed=seed,
         data_seed=data_seed,
@@ -113,10 +104,95 @@ def train(
     path = Path(out) / spec.identity()
     if finished(path):
         return Run(path)
+    return _train(spec, dataset, divide(dataset, parse(noise), data_seed), place, path, watch)
+
+
+def specify(
+    dataset: Dataset,
+    *,
+    method: str = "bare",
+    noise: str = "none",
+    noise_rate: float | str | None = None,
+    trusted: int | str | None = None,
+    net: str = "auto",
+    preset: str = "recommended",
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    trace: Sequence[int] = (),
+    seed: int = 0,
+    data_seed: int = 0,
+) -> Spec:
+    """What `train` is asked for, fully expanded; the arguments are its."""
+    shape = tuple(dataset.inputs.shape[1:])
+    net = nets.auto(shape) if net == "auto" else net
+    wrong = parse(noise)
+    known = wrong.planted or dataset.verified
+    source = trusted_source(trusted, method, known=known)
+    spec = asked(
+        dataset=dataset.name,
+        digest=digest(dataset, wrong.content, nets.content(net), content_of(source)),
+        known=known,
+        method=method,
+        noise=noise,
+        noise_rate=noise_rate,
+        trusted=trusted,
+        net=net,
+        preset=preset,
+        epochs=epochs,
+        batch_size=batch_size,
+        changes=changes,
+        trace=trace,
+        seed=seed,
+        data_seed=data_seed,
+    )
     if spec.training.augment and len(shape) < 3:
         raise LabelNoiseError(f"{dataset.name} has no images to augment: leave augment out")
-    parts = divide(dataset, wrong, data_seed)
-    return _train(spec, dataset, parts, place, path, watch)
+    return spec
+
+
+def asked(
+    *,
+    dataset: str,
+    digest: str,
+    known: bool,
+    method: str,
+    noise: str,
+    noise_rate: float | str | None = None,
+    trusted: int | str | None = None,
+    net: str,
+    preset: str,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    trace: Sequence[int] = (),
+    seed: int = 0,
+    data_seed: int = 0,
+) -> Spec:
+    """The spec of a run on data of which only the name and the digest are at hand.
+
+    The arguments are those of `train`, and whether the true labels are `known`.
+    """
+    wrong, changed = parse(noise), dict(changes or {})
+    rate = rate_source(
+        noise_rate, method, wrong, known=known, told=changed.get("noise_rate") is not None
+    )
+    told: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size}
+    told["noise_rate"] = None if isinstance(rate, str) else rate
+    return expand(
+        dataset=dataset,
+        digest=digest,
+        method=method,
+        noise=wrong.text,
+        net=net,
+        noise_rate=rate if isinstance(rate, str) else None,
+        trusted=trusted_source(trusted, method, known=known),
+        preset=preset,
+        changes={**changed, **{key: value for key, value in told.items() if value is not None}},
+        trace=trace,
+        seed=seed,
+        data_seed=data_seed,
+    )
 
 
 def new_learners(
@@ -194,9 +270,9 @@ def _noise_rate(
     """What the method is told where its own field says nothing."""
     if spec.noise_rate is None:
         return None
-    if spec.noise_rate == "true":
-        assert parts.train.truth is not None  # else the spec would not say so
-        return realised(parts.train.truth, parts.train.given, len(dataset.classes))[0]
+    if spec.noise_rate == "true":  # only where it is known
+        part = parts.train
+        return None if part.truth is None else float((part.given != part.truth).double().mean())
     if (path / HEADER).exists():  # estimated when the run began
         begun: float = Run(path).header["noise_rate"]
         return begun

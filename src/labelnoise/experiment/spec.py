@@ -80,6 +80,12 @@ class Spec(BaseModel):
             raise ValueError(f"epochs to trace lie between 1 and {last}")
         return trace
 
+    @classmethod
+    def of(cls, recorded: Mapping[str, Any]) -> Spec:
+        """The spec in a run's header; what an older version left open is filled in."""
+        spec = cls(**recorded)
+        return spec.model_copy(update={"settings": settings_of(spec.method_instance())})
+
     def method_instance(self) -> Method:
         """The method with its settings."""
         return build_method(self.method, self.settings)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich import box
 from rich.table import Table
 
+from labelnoise.experiment.outcome import Line
 from labelnoise.methods import method_named
 from labelnoise.record.run import Run
 
@@ -75,3 +78,95 @@ def label(run: Run) -> str:
 def percent(fraction: float | None) -> str:
     """A fraction as percent with two decimals; what is not known is a dash."""
     return "-" if fraction is None else f"{100 * fraction:.2f}"
+
+
+# --- an experiment beside the paper ---------------------------------------------------------------
+
+HEADINGS = ("ours", "trials", "epochs", "paper", "difference", "")
+
+
+def experiment_tables(title: str, lines: Sequence[Line]) -> list[Table]:
+    """One table a block, for a terminal."""
+    tables = []
+    for block, entries in _blocks(lines).items():
+        table = Table(title=f"{title}: {block}", box=box.SIMPLE_HEAD, padding=(0, 1))
+        table.add_column("")
+        for heading in HEADINGS:
+            table.add_column(heading, justify="left" if heading == "" else "right")
+        for entry in entries:
+            table.add_row(entry.line, *_texts(entry))
+        tables.append(table)
+    return tables
+
+
+def as_markdown(title: str, lines: Sequence[Line]) -> str:
+    """One heading and one table a block."""
+    text = [f"# {title}"]
+    for block, entries in _blocks(lines).items():
+        text += ["", f"## {block}", "", f"| | {' | '.join(HEADINGS)} |"]
+        text.append("|---|" + "---:|" * (len(HEADINGS) - 1) + "---|")
+        text += [f"| {entry.line} | {' | '.join(_texts(entry))} |" for entry in entries]
+    return "\n".join(text) + "\n"
+
+
+def as_csv(lines: Sequence[Line]) -> str:
+    """One line an entry, numbers unrounded."""
+    text = io.StringIO()
+    keys = ("block", "line", "mean", "std", "trials", "epochs", "paper", "paper_std", "difference",
+            "word", "why")  # fmt: skip
+    writer = csv.DictWriter(text, keys, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line.as_dict() for line in lines)
+    return text.getvalue()
+
+
+def as_latex(title: str, lines: Sequence[Line]) -> str:
+    r"""One `tabular` a block; needs \usepackage{booktabs}."""
+    text = [f"% {title}"]
+    for block, entries in _blocks(lines).items():
+        text += [
+            f"% {block}",
+            r"\begin{tabular}{lrrrrrl}",
+            r"\toprule",
+            " & ".join((_escaped(block), *HEADINGS)) + r" \\",
+            r"\midrule",
+            *(
+                " & ".join(map(_escaped, (entry.line, *_texts(entry)))) + r" \\"
+                for entry in entries
+            ),
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    return "\n".join(text) + "\n"
+
+
+def _blocks(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    blocks: dict[str, list[Line]] = {}
+    for line in lines:
+        blocks.setdefault(line.block, []).append(line)
+    return blocks
+
+
+def _texts(line: Line) -> tuple[str, ...]:
+    """An entry's cells; what there is not is a dash."""
+    verdict = f"{line.word} ({line.why})" if line.why else line.word
+    return (
+        _with_deviation(line.mean, line.std),
+        str(len(line.ours)) if line.ours else "-",
+        str(line.epochs) if line.epochs else "-",
+        _with_deviation(line.paper, line.paper_std),
+        "-" if line.difference is None else f"{line.difference:+.2f}",
+        verdict or "-",
+    )
+
+
+def _with_deviation(mean: float | None, std: float | None) -> str:
+    if mean is None:
+        return "-"
+    return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
+
+
+def _escaped(text: str) -> str:
+    for sign in "_%&#":
+        text = text.replace(sign, "\\" + sign)
+    return text.replace("±", r"$\pm$")

@@ -14,6 +14,7 @@ The learning rate, its schedule and the networks are those of the run, as in the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,8 +31,8 @@ Pair = tuple[Tensor, Tensor]
 
 def forget_rate(rate: float, time: float, ramp: int = 10, exponent: float = 1.0) -> float:
     """The fraction to drop at `time`, in epochs from 0: it grows to `rate` in `ramp` epochs."""
-    epoch = int(time) + 1
-    return rate * min(epoch**exponent / ramp, 1.0)
+    epoch = float(int(time) + 1)
+    return rate * min(math.pow(epoch, exponent) / ramp, 1.0)
 
 
 def small_loss(losses: Tensor, forget: float) -> Tensor:
@@ -65,8 +66,8 @@ class CoTeaching(Method):
         """Each network chooses, the other one learns; the step reports the first one's update."""
         log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
         peer_log_probs = self.peer.logits(batch.inputs).log_softmax(dim=1)
-        losses = cross_entropy(log_probs, batch.labels)
-        peer_losses = cross_entropy(peer_log_probs, batch.labels)
+        losses = self.losses(batch.time, log_probs, batch.labels)
+        peer_losses = self.losses(batch.time, peer_log_probs, batch.labels)
         keep, peer_keep = self.choose(
             batch.time, (log_probs, peer_log_probs), (losses, peer_losses)
         )
@@ -81,6 +82,10 @@ class CoTeaching(Method):
             probs=log_probs.detach().exp(),
             notes={"peer_weight": keep.to(losses.dtype)},
         )
+
+    def losses(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:
+        """What samples are chosen by and trained on."""
+        return cross_entropy(log_probs, labels)
 
     def choose(self, time: float, log_probs: Pair, losses: Pair) -> Pair:
         """The mask that each of the two networks hands to the other one."""

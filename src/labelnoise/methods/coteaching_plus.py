@@ -4,8 +4,8 @@ The two networks exchange their small-loss samples only among those on which the
 disagree, which keeps them from becoming the same network. It needs the noise rate.
 
 Deviations from the authors' code, and from the BARE paper's (register in docs/methods.md):
-- cross-entropy is taken of the logits; both codes apply it to softmax outputs once more in the
-  disagreement part, which flattens its gradients;
+- cross-entropy is taken of the logits; both codes apply softmax twice in the disagreement part,
+  which flattens its gradients (`double_softmax=True` does so too, to find out what it is worth);
 - the warm-up is Co-teaching with dropping for whole `warmup` epochs, as in the method's own code;
   the BARE paper says "without any sample selection" (`warmup_mode="full"`), its code does one epoch
   less of the former;
@@ -28,7 +28,7 @@ from labelnoise.errors import unknown
 from labelnoise.methods.coteaching import CoTeaching, Pair, forget_rate
 from labelnoise.problem import Problem
 
-WARMUP_MODES = ("coteaching", "full")
+WARMUP_MODES = {"coteaching": True, "full": False}  # and whether they drop samples
 
 
 def small_loss_within(losses: Tensor, part: Tensor, forget: float) -> Tensor:
@@ -58,11 +58,13 @@ class CoTeachingPlus(CoTeaching):
         warmup: Epochs before disagreement counts; the BARE paper has 5 on MNIST, 10 on CIFAR-10.
         warmup_mode: Until then `"coteaching"`, or `"full"`: all samples for both.
         agree_steps: Updates during which a batch without disagreement is trained on whole.
+        double_softmax: Repeat the released codes' mistake.
     """
 
     warmup: int = 5
     warmup_mode: str = "coteaching"
     agree_steps: int = 5000
+    double_softmax: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
@@ -80,10 +82,16 @@ class CoTeachingPlus(CoTeaching):
         self.steps += 1
         return done
 
+    def losses(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy, unless the released codes' mistake is asked for."""
+        if self.double_softmax and time >= self.warmup:
+            log_probs = log_probs.exp().log_softmax(dim=1)
+        return super().losses(time, log_probs, labels)
+
     def choose(self, time: float, log_probs: Pair, losses: Pair) -> Pair:
         """The masks that the networks hand to each other: small losses where they disagree."""
         if time < self.warmup:
-            if self.warmup_mode == "coteaching":
+            if WARMUP_MODES[self.warmup_mode]:
                 return super().choose(time, log_probs, losses)
             every = torch.ones_like(losses[0], dtype=torch.bool)
             return every, every

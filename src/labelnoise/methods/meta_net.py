@@ -80,7 +80,9 @@ class MetaNet(Method):
         ahead_log_probs = ahead(trusted.inputs).log_softmax(dim=1)
         trusted_loss = cross_entropy(ahead_log_probs, trusted.labels).mean()
         self.weight_optimiser.zero_grad()
-        trusted_loss.backward(inputs=list(self.weight_net.parameters()))
+        trusted_loss.backward(  # type: ignore[no-untyped-call]
+            inputs=list(self.weight_net.parameters())
+        )
         self.weight_optimiser.step()
 
         weight = self._weights(losses).detach()

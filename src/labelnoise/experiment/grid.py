@@ -1,0 +1,217 @@
+"""Experiment: a table or figure as data, and the runs that it consists of.
+
+An experiment is a TOML file: `[base]` holds for all runs, `[axes]` multiply, every `[[patch]]`
+adjusts the runs that it matches, `[table]` or `[figure]` says what to show. The value of an axis is
+either one value, given to the setting of the axis's name, or a table of several settings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+
+from labelnoise.data import DATASETS
+from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.experiment.spec import presets
+from labelnoise.experiment.supply import needs_rate, needs_trusted
+from labelnoise.methods import METHODS
+from labelnoise.nets import NETS
+
+Value = bool | int | float | str
+Axis = list[Value | dict[str, Value]]
+
+# What `train` takes by its own name; everything else is a field of the method or of its training.
+DIRECT = {
+    "dataset", "method", "noise", "noise_rate", "trusted", "net", "preset", "epochs", "batch_size",
+    "data_seed",
+}  # fmt: skip
+
+
+class Strict(BaseModel):
+    """What comes from a file: an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Patch(Strict):
+    """Settings for the runs whose settings equal all of `when`."""
+
+    when: dict[str, Value]
+    set: dict[str, Value]
+
+
+class Table(Strict):
+    """How a table shows its runs: a block for every value of `block`, a line for every `line`."""
+
+    block: str
+    line: str
+    metrics: list[str] = ["test_accuracy"]
+    over: dict[str, Value] = {}  # show ratios to the line with these settings
+    any_epochs: bool = False  # fewer epochs than the paper's do not matter
+
+
+class Figure(Strict):
+    """How a figure shows its runs: a panel for every value of `panel`, a curve for every `line`."""
+
+    panel: str
+    line: str
+    metric: str
+    trace: list[float] = []  # moments of the training, 0 to 1, whose mini-batches are shown
+    classes: dict[str, list[int]] = {}  # which classes of which panel, for traces
+
+
+class Experiment(Strict):
+    """A table or figure of the paper."""
+
+    title: str
+    explains: str
+    trials: PositiveInt = 5
+    published: list[str] = []  # tables of published.toml to compare with
+    base: dict[str, Value]
+    axes: dict[str, Axis]
+    patch: list[Patch] = []
+    table: Table | None = None
+    figure: Figure | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table or one curve of a figure, for all seeds.
+
+    Attributes:
+        place: The label of the cell on every axis.
+        settings: What `train` is asked for.
+    """
+
+    place: Mapping[str, str]
+    settings: Mapping[str, Value]
+
+    def arguments(self, epochs: int | None = None, trace: Collection[float] = ()) -> dict[str, Any]:
+        """The keywords of `train`, all but the seed and where to write."""
+        direct = {key: value for key, value in self.settings.items() if key in DIRECT}
+        changes = {key: value for key, value in self.settings.items() if key not in DIRECT}
+        arguments: dict[str, Any] = {"preset": "paper", **direct, "changes": changes}
+        arguments["data"] = arguments.pop("dataset")
+        if epochs is not None:
+            arguments["epochs"] = epochs
+        if trace:
+            last = arguments.get("epochs") or presets()[arguments["preset"]]["epochs"]
+            arguments["trace"] = tuple(max(1, round(moment * last)) for moment in trace)
+        return arguments
+
+
+def experiments() -> dict[str, Experiment]:
+    """All experiments that come with the package, by name."""
+    folder = resources.files("labelnoise.experiments")
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    return {
+        file.name.removesuffix(".toml"): parse_experiment(file.read_text(), file.name)
+        for file in files
+        if file.name != "published.toml"
+    }
+
+
+def experiment_named(name: str) -> Experiment:
+    """The experiment called `name`, or the one in the file of that name (`mine.toml`)."""
+    path = Path(name).expanduser()
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise LabelNoiseError(f"no such file: {name}")
+        return parse_experiment(path.read_text(), name)
+    known = experiments()
+    if name not in known:
+        raise unknown("experiment", name, known)
+    return known[name]
+
+
+def parse_experiment(text: str, name: str) -> Experiment:
+    """An experiment from its file's text; an error names the file and what is wrong in it."""
+    try:
+        return Experiment(**tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise LabelNoiseError(f"{name} is not TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise unknown(f"key of {name}", place, Experiment.model_fields) from error
+        raise LabelNoiseError(f"{name}: {place}: {first['msg']}") from error
+
+
+def cells(
+    experiment: Experiment,
+    methods: Collection[str] = (),
+    only: Mapping[str, str] | None = None,
+) -> list[Cell]:
+    """The cells of an experiment.
+
+    Args:
+        experiment: What to expand.
+        methods: Which methods to keep; none means all.
+        only: Settings that the cells to keep have, as text.
+    """
+    for method in methods:
+        if method not in METHODS:
+            raise unknown("method", method, METHODS)
+    found = [_patched(cell, experiment.patch) for cell in _product(experiment)]
+    for key in only or {}:
+        if not any(key in cell.settings for cell in found):
+            raise unknown("setting", key, {key for cell in found for key in cell.settings})
+    found = [
+        cell
+        for cell in found
+        if (not methods or cell.settings["method"] in methods)
+        and all(str(cell.settings.get(key)) == value for key, value in (only or {}).items())
+    ]
+    if not found:
+        raise LabelNoiseError("no run is left: give fewer or other --methods or --only")
+    return found
+
+
+def missing(found: Collection[Cell]) -> list[str]:
+    """What the cells need that this version does not have."""
+    needs: dict[str, tuple[set[Value], Collection[str]]] = {
+        "data set": ({cell.settings["dataset"] for cell in found}, DATASETS),
+        "net": ({cell.settings.get("net", "auto") for cell in found} - {"auto"}, NETS),
+        "method": ({cell.settings["method"] for cell in found}, METHODS),
+    }
+    return [
+        f"{kind} {name!r}"
+        for kind, (names, known) in needs.items()
+        for name in sorted(map(str, names))
+        if name not in known
+    ]
+
+
+def _product(experiment: Experiment) -> Iterator[Cell]:
+    """Every combination of one value from each axis."""
+    for values in itertools.product(*experiment.axes.values()):
+        settings = dict(experiment.base)
+        place = {}
+        for axis, value in zip(experiment.axes, values, strict=True):
+            several = value if isinstance(value, dict) else {axis: value}
+            settings |= several
+            place[axis] = ", ".join(str(part) for part in several.values())
+        yield Cell(place, settings)
+
+
+def _patched(cell: Cell, patches: list[Patch]) -> Cell:
+    """A cell with its patches, and without what its method has no use for."""
+    settings = dict(cell.settings)
+    for patch in patches:
+        if all(settings.get(key) == value for key, value in patch.when.items()):
+            settings |= patch.set
+    method = str(settings["method"])
+    if method in METHODS:
+        if not needs_rate(method):
+            settings.pop("noise_rate", None)
+        if not needs_trusted(method):
+            settings.pop("trusted", None)
+    return Cell(cell.place, settings)

@@ -1,0 +1,189 @@
+"""Outcome: what the runs of an experiment say, line by line beside what was published."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from labelnoise.experiment.grid import Cell, Table
+from labelnoise.experiment.published import Number, published
+from labelnoise.experiment.run import asked
+from labelnoise.experiment.spec import Spec
+from labelnoise.record.run import Run
+
+METRICS = {
+    "test_accuracy": "test accuracy, last epoch, %",
+    "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
+    "train_seconds": "training time",
+}
+PUBLISHED_AS = {"train_seconds": "run_seconds"}
+LEAST = 1.0  # percent points that seeds, splits and libraries may differ by
+LEAST_RATIO = 0.05  # of a ratio of times, likewise
+
+
+@dataclass(frozen=True)
+class Line:
+    """One entry of a table.
+
+    Attributes:
+        block: The table's part that it stands in.
+        line: What it is called there.
+        ours: One value a trial: percent, or a ratio.
+        epochs: How long we trained; 0 without a run.
+        paper: The published mean, if there is one.
+        paper_std: Its deviation over trials.
+        word: reproduced, better, worse, not comparable, or empty where there is nothing yet.
+        why: What makes it incomparable.
+    """
+
+    block: str
+    line: str
+    ours: tuple[float, ...] = ()
+    epochs: int = 0
+    paper: float | None = None
+    paper_std: float | None = None
+    word: str = ""
+    why: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        """Over the trials."""
+        return statistics.fmean(self.ours) if self.ours else None
+
+    @property
+    def std(self) -> float | None:
+        """Over the trials, with n - 1."""
+        return statistics.stdev(self.ours) if len(self.ours) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.mean is None or self.paper is None else self.mean - self.paper
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        derived = {"mean": self.mean, "std": self.std, "difference": self.difference}
+        return {**asdict(self), "trials": len(self.ours), **derived}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell with the runs that were found for it, one a seed."""
+
+    cell: Cell
+    runs: tuple[Run, ...]
+
+
+def gather(cells: Sequence[Cell], runs: Iterable[Run], trials: int, **length: Any) -> list[Result]:
+    """The finished runs of every cell, whatever data of its name they were made on.
+
+    Args:
+        cells: What to look for.
+        runs: Where to look.
+        trials: How many seeds, from 0.
+        length: `epochs` and `trace`, as `Cell.arguments` takes them.
+    """
+    known = [(run, Spec.of(run.header["spec"])) for run in runs if run.done]
+    results = []
+    for cell in cells:
+        arguments = cell.arguments(**length)
+        found = {spec.seed: run for run, spec in known if _is_of(spec, arguments)}
+        results.append(Result(cell, tuple(found[seed] for seed in sorted(found) if seed < trials)))
+    return results
+
+
+def lines(table: Table, tables: Sequence[str], results: Sequence[Result]) -> list[Line]:
+    """What a table shows of its results, beside the numbers of the published `tables`."""
+    return [
+        _line(table, tables, result, results, metric)
+        for metric in table.metrics
+        for result in results
+    ]
+
+
+def _line(
+    table: Table, tables: Sequence[str], result: Result, results: Sequence[Result], metric: str
+) -> Line:
+    place = {**result.cell.settings, **result.cell.place, "metric": METRICS[metric]}
+    spec = _spec_of(result)
+    number = published().find(tables, spec, PUBLISHED_AS.get(metric, metric))
+    line = Line(str(place[table.block]), str(place[table.line]))
+    if number is not None:
+        line = replace(line, paper=number.mean, paper_std=number.std)
+    if table.over:
+        line = _ratios(line, tables, result, _base(result, results, table.over), metric)
+    else:
+        line = replace(line, ours=tuple(100 * run.summary()[metric] for run in result.runs))
+    if not line.ours:
+        return line
+    line = replace(line, epochs=spec.training.epochs)
+    word, why = _word(line, spec, number, table) if tables else ("", "")
+    return replace(line, word=word, why=why)
+
+
+def _ratios(line: Line, tables: Sequence[str], result: Result, base: Result, metric: str) -> Line:
+    """Seconds an epoch over those of `base`, ours and the paper's."""
+    theirs = published().find(tables, _spec_of(base), PUBLISHED_AS[metric])
+    paper = line.paper / theirs.mean if line.paper is not None and theirs is not None else None
+    line = replace(line, paper=paper, paper_std=None)
+    if not base.runs:
+        return line
+    unit = statistics.fmean(run.summary()[metric] / len(run.rows) for run in base.runs)
+    return replace(
+        line, ours=tuple(run.summary()[metric] / len(run.rows) / unit for run in result.runs)
+    )
+
+
+def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[str, str]:
+    """What became of a published number, in a word."""
+    if number is None or line.paper is None or line.difference is None:
+        return "not comparable", "not in the paper"
+    if spec.digest in published().other_data:
+        return "not comparable", f"other data: {published().other_data[spec.digest]}"
+    if number.epochs and line.epochs < number.epochs and not table.any_epochs:
+        return "not comparable", f"{line.epochs} of {number.epochs} epochs"
+    if table.over:
+        margin, gain = LEAST_RATIO * line.paper, -line.difference
+    else:
+        margin, gain = max(LEAST, 2 * (line.paper_std or 0)), line.difference
+    if abs(gain) <= margin:
+        return "reproduced", ""
+    return ("better" if gain > 0 else "worse"), ""
+
+
+def _is_of(spec: Spec, arguments: Mapping[str, Any]) -> bool:
+    """Whether a run is what a cell asks for, on the data and the net that the run had."""
+    if (spec.dataset, spec.method) != (arguments["data"], arguments["method"]):
+        return False
+    asks = {key: value for key, value in arguments.items() if key != "data"}
+    net = asks.pop("net", "auto")
+    wanted = asked(
+        dataset=spec.dataset,
+        digest=spec.digest,
+        known=True,
+        net=spec.net if net == "auto" else net,
+        seed=spec.seed,
+        **asks,
+    )
+    return wanted == spec
+
+
+def _spec_of(result: Result) -> Spec:
+    """What a result's runs were asked for, or would be; the data and the net may still be open."""
+    if result.runs:
+        return Spec.of(result.runs[0].header["spec"])
+    asks = result.cell.arguments()
+    dataset, net = asks.pop("data"), asks.pop("net", "auto")
+    return asked(dataset=dataset, digest="", known=True, net=net, **asks)
+
+
+def _base(result: Result, results: Sequence[Result], over: Mapping[str, Any]) -> Result:
+    """What ratios of `result` are taken to: the one that differs from it by `over` alone."""
+    keys = {"dataset", "noise", "preset", *over}
+    wanted = {key: {**result.cell.settings, **over}.get(key) for key in keys}
+    for candidate in results:
+        if wanted == {key: candidate.cell.settings.get(key) for key in keys}:
+            return candidate
+    return Result(Cell(result.cell.place, {**result.cell.settings, **over}), ())

@@ -1,0 +1,82 @@
+"""The paper's numbers, to compare ours with."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from labelnoise.experiment.spec import Spec
+
+
+class Number(BaseModel):
+    """One number of a table; accuracies in percent as printed, times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    metric: str
+    mean: float
+    std: float | None = None
+    dataset: str | None = None
+    noise: str | None = None
+    method: str | None = None
+    batch_size: int | None = None
+    epochs: int | None = None
+    kappa: float | None = None
+    bold: bool = False
+    note: str = ""
+    label: str = ""
+    noise_rate: float | None = None
+    true_label: int | None = None
+    given_label: int | None = None
+
+    def is_about(self, spec: Spec, metric: str) -> bool:
+        """Whether it was measured in the same experiment as a run; its length may differ."""
+        pairs: list[tuple[Any, Any]] = [
+            (self.dataset, spec.dataset),
+            (self.noise, spec.noise),
+            (self.batch_size, spec.training.batch_size),
+            (self.kappa, spec.settings.get("kappa")),
+        ]
+        return (
+            self.metric == metric
+            and self.method == spec.method
+            and all(theirs is None or theirs == ours for theirs, ours in pairs)
+        )
+
+
+@dataclass(frozen=True)
+class Published:
+    """All that was published.
+
+    Attributes:
+        tables: The numbers of every table, by its name.
+        other_data: What data sets that are not the official ones are, by their digest.
+    """
+
+    tables: dict[str, list[Number]]
+    other_data: dict[str, str]
+
+    def find(self, tables: Sequence[str], spec: Spec, metric: str) -> Number | None:
+        """The number that one of `tables` has for a run's experiment."""
+        numbers = (number for table in tables for number in self.tables[table])
+        return next((number for number in numbers if number.is_about(spec, metric)), None)
+
+
+@cache
+def published() -> Published:
+    """The numbers that come with the package."""
+    text = resources.files("labelnoise.experiments").joinpath("published.toml").read_text()
+    parts = tomllib.loads(text)
+    others = parts.pop("other_data")
+    return Published(
+        tables={
+            name: [Number(**number) for number in table["numbers"]] for name, table in parts.items()
+        },
+        other_data={other["digest"]: other["what"] for other in others},
+    )
