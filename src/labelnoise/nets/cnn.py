@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 
 from labelnoise.nets.images import image_shape
@@ -14,7 +15,7 @@ SMALLEST = 8  # three poolings halve the sides three times
 def cnn(shape: Sequence[int], num_classes: int) -> nn.Module:
     """Convolution, batch norm, ReLU four times; 2x2 max pooling after the 1st, 2nd and 4th."""
     channels, height, width = image_shape(shape, "cnn", SMALLEST)
-    return nn.Sequential(
+    net = nn.Sequential(
         *_block(channels, 64),
         nn.MaxPool2d(2),
         *_block(64, 128),
@@ -25,6 +26,8 @@ def cnn(shape: Sequence[int], num_classes: int) -> nn.Module:
         nn.Flatten(),
         nn.Linear(16 * (height // 8) * (width // 8), num_classes),
     )
+    # The same numbers in another order in memory: a step takes three quarters of the time on a CPU.
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def _block(before: int, after: int) -> tuple[nn.Module, ...]:
