@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiment": EVERYTHING_BELOW,
     "audit": EVERYTHING_BELOW | {"experiment"},
     "arguments": {"errors"},
-    "cli": EVERYTHING_BELOW | {"experiment", "audit", "arguments"},
+    "cli": EVERYTHING_BELOW | {"adapters", "experiment", "audit", "arguments"},
     "experiments": set(),
     "__main__": {"cli"},
     "__init__": set(),

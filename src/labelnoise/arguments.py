@@ -93,6 +93,16 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     )
     _add_json(show)
 
+    compare = command("compare", "compare runs side by side, paired by seed")
+    compare.add_argument(
+        "run", type=Path, nargs="+", metavar="RUN", help="folders of runs, or packed runs"
+    )
+    _add_json(compare)
+
+    report = command("report", "write one HTML page of all runs in a folder")
+    report.add_argument("folder", type=Path, metavar="DIR", help="where the runs are")
+    report.add_argument("--out", type=Path, help="HTML file (default: DIR/report.html)")
+
     pack = command("pack", "keep header and rows of finished runs as small files")
     pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
     pack.add_argument("--out", type=Path, required=True, help="folder to write to")
@@ -150,6 +160,9 @@ def _add_train(train: _Parser) -> None:
     )
     train.add_argument(
         "--out", type=Path, default=Path("runs"), help="folder of the run's folder (default: runs)"
+    )
+    train.add_argument(
+        "--tensorboard", action="store_true", help="also log for TensorBoard, in the run's folder"
     )
     train.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
     _add_json(train)

@@ -187,6 +187,26 @@ def _show(options: Namespace) -> None:
     print(f"curves: {picture}")
 
 
+def _compare(options: Namespace) -> None:
+    from labelnoise.experiment.compare import compared, comparison_tables
+    from labelnoise.record.run import Run
+
+    comparison = compared([Run(path) for path in options.run])
+    if options.json:
+        print(json.dumps(comparison.as_dict()))
+        return
+    for table in comparison_tables(comparison):
+        _console().print(table)
+
+
+def _report(options: Namespace) -> None:
+    from labelnoise.experiment.report import write_report
+
+    page = options.out or options.folder / "report.html"
+    count = write_report(options.folder, page)
+    print(f"{count} runs: {page}")
+
+
 def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
@@ -237,6 +257,8 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "inject": _inject,
     "predict": _predict,
     "show": _show,
+    "compare": _compare,
+    "report": _report,
     "pack": _pack,
     "list": _list,
 }
@@ -250,7 +272,20 @@ def _train_with_progress(options: Namespace) -> Any:
     from labelnoise.experiment.run import train
 
     use_all_cores()
-    with Progress() as progress, _warnings_on_one_line():
+    progress = Progress()
+    watchers: list[Any] = [progress]
+    if options.tensorboard:
+        from labelnoise.adapters.tensorboard import TensorBoard
+
+        watchers.append(TensorBoard(options.out))
+
+    def watch(spec: Any, row: Any) -> None:
+        for watcher in watchers:
+            watcher(spec, row)
+
+    with contextlib.ExitStack() as stack, _warnings_on_one_line():
+        for watcher in watchers:
+            stack.enter_context(watcher)
         run = train(
             options.data,
             method=options.method,
@@ -268,7 +303,7 @@ def _train_with_progress(options: Namespace) -> Any:
             out=options.out,
             data_dir=options.data_dir,
             device=options.device,
-            watch=progress,
+            watch=watch,
         )
     if not progress.begun:
         print(f"already finished, shown from {run.path}", file=sys.stderr)

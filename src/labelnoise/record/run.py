@@ -96,6 +96,8 @@ class Run:
             "data_seed": spec["data_seed"],
             "realised_noise_rate": self.header.get("realised_noise", {}).get("rate"),
             "test_accuracy": last["test_accuracy"],
+            # Of several networks; runs of older versions had only one.
+            "test_accuracy_mean": last.get("test_accuracy_mean", last["test_accuracy"]),
             "test_accuracy_balanced": last["test_accuracy_balanced"],
             "test_accuracy_last10": sum(tests[-10:]) / len(tests[-10:]),
             "test_accuracy_best": max(tests),
