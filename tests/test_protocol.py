@@ -6,7 +6,6 @@ import copy
 import io
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from itertools import count, islice
 from typing import Any, cast

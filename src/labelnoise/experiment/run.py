@@ -276,10 +276,10 @@ def _noise_rate(
     if (path / HEADER).exists():  # estimated when the run began
         begun: float = Run(path).header["noise_rate"]
         return begun
-    return _estimated_rate(spec, dataset, parts, device)
+    return noise_rate_estimate(spec, dataset, parts, device)
 
 
-def _estimated_rate(spec: Spec, dataset: Dataset, parts: Parts, device: torch.device) -> float:
+def noise_rate_estimate(spec: Spec, dataset: Dataset, parts: Parts, device: torch.device) -> float:
     """By a short run of BARE as we recommend it, on the same network and given labels."""
     short = expand(
         dataset=spec.dataset,

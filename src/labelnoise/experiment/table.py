@@ -82,30 +82,34 @@ def percent(fraction: float | None) -> str:
 
 # --- an experiment beside the paper ---------------------------------------------------------------
 
-HEADINGS = ("ours", "trials", "epochs", "paper", "difference", "")
+OURS = ("ours", "trials", "epochs")
+BESIDE = ("paper", "difference", "")  # only where the paper has something to compare with
 
 
 def experiment_tables(title: str, lines: Sequence[Line]) -> list[Table]:
     """One table a block, for a terminal."""
-    tables = []
+    tables, headings = [], _headings(lines)
     for block, entries in _blocks(lines).items():
         table = Table(title=f"{title}: {block}", box=box.SIMPLE_HEAD, padding=(0, 1))
         table.add_column("")
-        for heading in HEADINGS:
+        for heading in headings:
             table.add_column(heading, justify="left" if heading == "" else "right")
         for entry in entries:
-            table.add_row(entry.line, *_texts(entry))
+            table.add_row(entry.line, *_texts(entry)[: len(headings)])
         tables.append(table)
     return tables
 
 
 def as_markdown(title: str, lines: Sequence[Line]) -> str:
     """One heading and one table a block."""
-    text = [f"# {title}"]
+    text, headings = [f"# {title}"], _headings(lines)
+    marks = ["---" if heading == "" else "---:" for heading in headings]
     for block, entries in _blocks(lines).items():
-        text += ["", f"## {block}", "", f"| | {' | '.join(HEADINGS)} |"]
-        text.append("|---|" + "---:|" * (len(HEADINGS) - 1) + "---|")
-        text += [f"| {entry.line} | {' | '.join(_texts(entry))} |" for entry in entries]
+        text += ["", f"## {block}", "", f"| | {' | '.join(headings)} |"]
+        text.append(f"|---|{'|'.join(marks)}|")
+        text += [
+            f"| {entry.line} | {' | '.join(_texts(entry)[: len(headings)])} |" for entry in entries
+        ]
     return "\n".join(text) + "\n"
 
 
@@ -122,22 +126,19 @@ def as_csv(lines: Sequence[Line]) -> str:
 
 def as_latex(title: str, lines: Sequence[Line]) -> str:
     r"""One `tabular` a block; needs \usepackage{booktabs}."""
-    text = [f"% {title}"]
+    text, headings = [f"% {title}"], _headings(lines)
     for block, entries in _blocks(lines).items():
-        text += [
-            f"% {block}",
-            r"\begin{tabular}{lrrrrrl}",
-            r"\toprule",
-            " & ".join((_escaped(block), *HEADINGS)) + r" \\",
-            r"\midrule",
-            *(
-                " & ".join(map(_escaped, (entry.line, *_texts(entry)))) + r" \\"
-                for entry in entries
-            ),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
+        rows = [(block, *headings)]
+        rows += [(entry.line, *_texts(entry)[: len(headings)]) for entry in entries]
+        heading, *body = [" & ".join(map(_escaped, row)) + r" \\" for row in rows]
+        columns = "".join("l" if heading == "" else "r" for heading in headings)
+        text += [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", heading, r"\midrule"]
+        text += [*body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(text) + "\n"
+
+
+def _headings(lines: Sequence[Line]) -> tuple[str, ...]:
+    return OURS + BESIDE if any(line.paper is not None for line in lines) else OURS
 
 
 def _blocks(lines: Sequence[Line]) -> dict[str, list[Line]]:

@@ -1,0 +1,77 @@
+"""Makes the result pages from their templates and the records under results/; trains nothing.
+
+python docs/results/pages.py
+
+A template holds lines such as `{table mnist-accuracy}`, `{table kappa dataset=mnist epochs=12}` and
+`{figure figure-accuracy dataset=mnist}`: an experiment, and what of it to show.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from labelnoise.experiment.figure import draw_figure
+from labelnoise.experiment.grid import cells, experiment_named
+from labelnoise.experiment.outcome import Result, gather
+from labelnoise.experiment.present import lines_of
+from labelnoise.experiment.table import as_markdown
+from labelnoise.record.run import Run
+
+HERE = Path(__file__).parent
+RECORDS = HERE.parents[1] / "results"
+PAGES = ("mnist", "cifar10")
+PLACE = re.compile(r"^\{(table|figure) (\S+)((?: \w+=\S+)*)\}$", re.MULTILINE)
+
+
+def main() -> None:
+    """Write the pages and their pictures."""
+    runs = records()
+    for name in PAGES:
+        (HERE / f"{name}.md").write_text(page(name, runs))
+        for found in PLACE.finditer(template(name)):
+            kind, experiment, asks = found.groups()
+            if kind == "figure":
+                shown = experiment_named(experiment)
+                if shown.figure is not None:
+                    results = _results(experiment, asks, runs)
+                    draw_figure(shown.title, shown.figure, results, HERE / f"{name}-{experiment}")
+
+
+def records() -> list[Run]:
+    """All runs that were published."""
+    return [Run(path) for path in sorted(RECORDS.glob("*/*.json.gz"))]
+
+
+def template(name: str) -> str:
+    """A page before it is filled in."""
+    return (HERE / f"{name}.template.md").read_text()
+
+
+def page(name: str, runs: list[Run]) -> str:
+    """A page with its tables filled in."""
+
+    def filled(found: re.Match[str]) -> str:
+        kind, experiment, asks = found.groups()
+        shown = experiment_named(experiment)
+        if kind == "figure":
+            return f"![{shown.title}]({name}-{experiment}.png)"
+        lines = [line for line in lines_of(shown, _results(experiment, asks, runs)) if line.ours]
+        table = as_markdown(shown.title, lines)
+        return table.partition("\n\n")[2].replace("## ", "### ").rstrip()
+
+    return PLACE.sub(filled, template(name))
+
+
+def _results(name: str, asks: str, runs: list[Run]) -> list[Result]:
+    """The runs of an experiment, or of the part of it that is asked for."""
+    only = dict(pair.split("=", 1) for pair in asks.split())
+    epochs = int(only.pop("epochs", 0)) or None
+    experiment = experiment_named(name)
+    trace = experiment.figure.trace if experiment.figure else ()
+    found = cells(experiment, only=only)
+    return gather(found, runs, experiment.trials, epochs=epochs, trace=trace)
+
+
+if __name__ == "__main__":
+    main()
