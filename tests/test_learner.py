@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import io
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -126,6 +127,260 @@ def test_descend_leaves_frozen_parameters() -> None:
     one.descend(loss_of(one))
     changed = {name for name, value in snapshot(one).items() if not value.equal(before[name])}
     assert changed == {"0.bias", "3.weight", "3.bias"}
+
+
+# --- logits along a direction ---------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    """Self-attention over five tokens of eight numbers, with or without its weights."""
+
+    def __init__(self, *, need_weights: bool) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = nn.Linear(8, 3)
+        self.need_weights = need_weights
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        mixed, _ = self.attend(inputs, inputs, inputs, need_weights=self.need_weights)
+        scores: Tensor = self.head(mixed.mean(dim=1))
+        return scores
+
+
+class Recurrent(nn.Module):
+    """The last state of a recurrent net over five tokens of eight numbers."""
+
+    def __init__(self, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
+        super().__init__()
+        self.walk = kind(8, 6, batch_first=True)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        states, _ = self.walk(inputs)
+        scores: Tensor = self.head(states[:, -1])
+        return scores
+
+
+class Tied(nn.Module):
+    """One layer used twice, under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(40, 40)
+        self.second = self.first
+        self.head = nn.Linear(40, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.second(self.first(inputs.flatten(1)).tanh()))
+        return scores
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 5)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32, 3),
+    )
+
+
+def partly_frozen() -> nn.Module:
+    made = nn.Sequential(nn.Flatten(), nn.Linear(40, 9), nn.Tanh(), nn.Linear(9, 3))
+    made[1].weight.requires_grad_(False)
+    made[3].bias.requires_grad_(False)
+    return made
+
+
+def transformer() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=12, dropout=0.0, batch_first=True)
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 3))
+
+
+NETS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(40, 9), nn.ReLU(), nn.Linear(9, 3)),
+    "convolution, batch norm, max pool": convolutional,
+    "layer norm, gelu": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(40, 9), nn.LayerNorm(9), nn.GELU(), nn.Linear(9, 3)
+    ),
+    "partly frozen": partly_frozen,
+    "tied": Tied,
+    "attention": lambda: Attention(need_weights=True),
+    "fused attention": lambda: Attention(need_weights=False),
+    "transformer layer": transformer,
+    "gru": lambda: Recurrent(nn.GRU),
+    "lstm": lambda: Recurrent(nn.LSTM),
+}
+TOKENS = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+every_net = pytest.mark.parametrize("build", NETS.values(), ids=NETS.keys())
+
+
+def along(
+    build: Callable[[], nn.Module], dtype: torch.dtype = torch.float64
+) -> tuple[Learner, list[Tensor]]:
+    torch.manual_seed(0)
+    one = Learner(build().to(dtype), Recipe(optimiser="sgd", lr=0.1, schedule="constant"))
+    return one, [torch.randn_like(parameter) for parameter in one.parameters]
+
+
+def moved(one: Learner, direction: Sequence[Tensor], length: float) -> nn.Module:
+    """A copy of the network, in training, its trainable parameters moved along `direction`."""
+    network = copy.deepcopy(one.network).train()
+    trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    with torch.no_grad():
+        for parameter, step in zip(trainable, direction, strict=True):
+            parameter.add_(step, alpha=length)
+    return network
+
+
+@every_net
+def test_logits_along_are_the_logits_and_their_finite_differences(
+    build: Callable[[], nn.Module],
+) -> None:
+    one, direction = along(build)
+    alone = copy.deepcopy(one.network).train()
+    ahead, behind = (moved(one, direction, length)(TOKENS) for length in (1e-6, -1e-6))
+    logits, drift = one.logits_along(TOKENS, direction)
+    assert torch.allclose(logits, alone(TOKENS), rtol=0, atol=1e-12)
+    expected = (ahead - behind).detach() / 2e-6
+    assert float(expected.abs().max()) > 0.1
+    assert torch.allclose(drift, expected, rtol=1e-6, atol=1e-7)
+    assert same(snapshot(one), alone.state_dict())  # running statistics moved once, and alike
+
+
+@every_net
+def test_logits_along_work_in_single_precision(build: Callable[[], nn.Module]) -> None:
+    """Some kernels, such as those of recurrent nets, exist in single precision alone."""
+    wide, direction = along(build)
+    _, expected = wide.logits_along(TOKENS, direction)
+    one, _ = along(build, torch.float32)
+    _, drift = one.logits_along(TOKENS.float(), [step.float() for step in direction])
+    assert torch.allclose(drift.double(), expected, rtol=1e-3, atol=1e-4)
+
+
+@every_net
+def test_logits_along_carry_the_usual_gradient_and_their_derivative_none(
+    build: Callable[[], nn.Module],
+) -> None:
+    one, direction = along(build)
+    labels = torch.arange(6) % 3
+    alone = copy.deepcopy(one.network).train()
+    logits, drift = one.logits_along(TOKENS, direction)
+    assert not drift.requires_grad
+    one.descend(functional.cross_entropy(logits, labels))
+    trainable = [parameter for parameter in alone.parameters() if parameter.requires_grad]
+    expected = torch.autograd.grad(functional.cross_entropy(alone(TOKENS), labels), trainable)
+    for parameter, gradient in zip(one.parameters, expected, strict=True):
+        assert parameter.grad is not None
+        assert torch.allclose(parameter.grad, gradient, rtol=0, atol=1e-12)
+
+
+def test_dropout_masks_the_logits_and_their_derivative_alike() -> None:
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 5, bias=False, dtype=torch.float64))
+    one = Learner(module, Recipe(schedule="constant"))
+    with torch.no_grad():
+        one.parameters[0].copy_(torch.eye(5))
+    torch.manual_seed(0)
+    logits, drift = one.logits_along(INPUTS, [3 * torch.eye(5, dtype=torch.float64)])
+    dropped = logits == 0
+    assert 0.2 < float(dropped.double().mean()) < 0.8
+    assert torch.allclose(logits[~dropped], 2 * INPUTS[~dropped])
+    assert torch.allclose(drift, 3 * logits)
+    torch.manual_seed(0)
+    assert one.logits(INPUTS).equal(logits)
+
+
+def test_logits_along_a_direction_without_effect_do_not_change() -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used = nn.Linear(5, 3, dtype=torch.float64).requires_grad_(False)
+            self.idle = nn.Linear(5, 3, dtype=torch.float64)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            scores: Tensor = self.used(inputs)
+            return scores
+
+    one = Learner(Idle(), Recipe(schedule="constant"))
+    logits, drift = one.logits_along(INPUTS, [torch.ones_like(p) for p in one.parameters])
+    assert torch.allclose(logits, one.network(INPUTS))
+    assert drift.equal(torch.zeros(12, 3, dtype=torch.float64))
+
+
+def test_logits_along_want_one_tensor_a_parameter() -> None:
+    one = learner()
+    with pytest.raises(ValueError, match="shorter"):
+        one.logits_along(INPUTS, [torch.ones_like(p) for p in one.parameters][:2])
+
+
+def test_logits_along_train_even_after_an_evaluation() -> None:
+    one = learner(norm=True)
+    one.log_probs(INPUTS)
+    logits, _ = one.logits_along(INPUTS, [torch.ones_like(p) for p in one.parameters])
+    assert torch.allclose(logits, network(norm=True).train()(INPUTS), rtol=0, atol=1e-12)
+
+
+# --- aside and gradient ---------------------------------------------------------------------------
+
+
+def test_aside_gives_the_logits_of_training_and_leaves_no_trace() -> None:
+    one, other = learner(norm=True), network(norm=True)
+    one.log_probs(INPUTS)  # leaves the network in evaluation
+    before = snapshot(one)
+    logits = one.aside(INPUTS)
+    assert torch.allclose(logits, other.train()(INPUTS), rtol=0, atol=1e-12)
+    assert same(before, snapshot(one))
+    one.gradient(functional.cross_entropy(logits, LABELS))
+    assert same(before, snapshot(one))
+    assert all(parameter.grad is None for parameter in one.parameters)
+
+
+def test_aside_leaves_no_trace_of_statistics_that_are_not_saved() -> None:
+    class Counting(nn.Module):
+        seen: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(5, 3, dtype=torch.float64)
+            self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.seen += len(inputs)
+            scores: Tensor = self.head(inputs)
+            return scores
+
+    module = Counting()
+    one = Learner(module, Recipe(schedule="constant"))
+    one.aside(INPUTS)
+    assert float(module.seen) == 0
+    one.logits(INPUTS)
+    assert float(module.seen) == 12
+
+
+def test_gradient_is_one_tensor_a_trainable_parameter() -> None:
+    module = network()
+    next(module.parameters()).requires_grad_(False)
+    one = Learner(module, Recipe(schedule="constant"))
+    found = one.gradient(loss_of(one))
+    assert [g.shape for g in found] == [p.shape for p in one.parameters]
+    loss_of(one).backward()  # type: ignore[no-untyped-call]
+    for gradient, parameter in zip(found, one.parameters, strict=True):
+        assert parameter.grad is not None
+        assert torch.allclose(gradient, parameter.grad, rtol=0, atol=1e-12)
+
+
+def test_gradient_by_a_part_that_is_not_used_is_zero() -> None:
+    """`descend` takes such networks, a second head say; a look ahead must, too."""
+    module = nn.ModuleList([network(0), network(1)])
+    module.forward = module[0].forward
+    one = Learner(module, Recipe(optimiser="sgd", lr=0.1, schedule="constant"))
+    found = one.gradient(loss_of(one))
+    assert [bool((g == 0).all()) for g in found] == [False] * 4 + [True] * 4
+    ahead = one.lookahead(loss_of(one), lr=0.5)(INPUTS)
+    assert not torch.allclose(ahead, one.logits(INPUTS))
 
 
 # --- lookahead ------------------------------------------------------------------------------------

@@ -110,13 +110,77 @@ def test_methods_compare_and_print_by_their_hyper_parameters() -> None:
     assert "learner" not in repr(one)
 
 
+class Alone(Method):
+    """One network and nothing else."""
+
+
 def test_predictions_are_probabilities() -> None:
-    method = Remembering()
+    method = Alone()
     method.setup(problem())
     probs = method.predict(batch().inputs)
     assert not probs.requires_grad
-    assert torch.allclose(probs, method.learner.network(batch().inputs).softmax(dim=1))
+    expected = method.learner.network(batch().inputs).detach().softmax(dim=1)
+    assert torch.allclose(probs, expected)
     assert torch.allclose(probs.log(), method.log_probs(batch().inputs), atol=1e-6)
+
+
+def test_two_networks_predict_the_mean_of_their_probabilities() -> None:
+    method = Remembering()
+    method.setup(problem())
+    probs = method.predict(batch().inputs)
+    each = [
+        learner.network(batch().inputs).detach().softmax(dim=1)
+        for learner in (method.learner, method.peer)
+    ]
+    assert not probs.requires_grad
+    assert not torch.allclose(each[0], each[1], atol=0.01)
+    assert torch.allclose(probs, (each[0] + each[1]) / 2)
+    assert torch.allclose(method.log_probs(batch().inputs), probs.log(), atol=1e-6)
+
+
+def test_the_mean_of_two_predictions_with_numbers() -> None:
+    method = Remembering()
+    method.setup(problem())
+    for learner, probs in ((method.learner, [0.7, 0.2, 0.1]), (method.peer, [0.1, 0.8, 0.1])):
+        with torch.no_grad():
+            learner.parameters[0].zero_()
+            learner.parameters[1].copy_(torch.tensor(probs).log())
+    assert method.predict(torch.zeros(1, 4))[0].tolist() == pytest.approx([0.4, 0.5, 0.1])
+
+
+def test_the_mean_of_two_predictions_does_not_underflow() -> None:
+    method = Remembering()
+    method.setup(problem())
+    for learner in method.learners():
+        with torch.no_grad():
+            learner.parameters[0].zero_()
+            learner.parameters[1].copy_(torch.tensor([500.0, 0.0, -500.0]))
+    found = method.log_probs(torch.zeros(1, 4))[0]
+    assert found.tolist() == pytest.approx([0.0, -500.0, -1000.0])
+
+
+def test_opinions_are_the_prediction_of_every_network() -> None:
+    one, two, inputs = Alone(), Remembering(), batch().inputs
+    for method in (one, two):
+        method.setup(problem())
+    (only,) = one.opinions()
+    assert only(inputs).equal(one.log_probs(inputs))
+    first, second = two.opinions()
+    assert first(inputs).equal(two.learner.log_probs(inputs))
+    assert second(inputs).equal(two.peer.log_probs(inputs))
+    assert not torch.allclose(first(inputs), two.log_probs(inputs), atol=0.01)
+
+
+def test_a_method_that_predicts_by_itself_is_assessed_by_that() -> None:
+    class Shifted(Alone):
+        def log_probs(self, inputs: Tensor) -> Tensor:
+            return super().log_probs(inputs).roll(1, dims=1)
+
+    method = Shifted()
+    method.setup(problem())
+    (opinion,) = method.opinions()
+    expected = method.learner.log_probs(batch().inputs).roll(1, dims=1)
+    assert opinion(batch().inputs).equal(expected)
 
 
 def test_the_validation_loss_is_cross_entropy_unless_a_method_says_otherwise() -> None:

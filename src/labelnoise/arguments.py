@@ -184,7 +184,7 @@ def _add_reproduce(reproduce: _Parser) -> None:
     )
     reproduce.add_argument(
         "--jobs",
-        type=int,
+        type=_count,
         metavar="N",
         help="processes at a time (default: one a core; 0: train nothing, show what there is)",
     )
@@ -225,10 +225,14 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+def _count(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    return _count(text, least=1)
 
 
 def _rate(text: str) -> float | str:

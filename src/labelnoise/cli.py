@@ -117,8 +117,10 @@ def _reproduce(options: Namespace) -> int:
         for table in tables_of(experiment, results(jobs)):
             _console().print(table)
         print("written: " + ", ".join(str(path) for path in written))
-    for job in failed:
-        print(f"labelnoise: failed: {job.name}: {job.failed}", file=sys.stderr)
+    for reason in dict.fromkeys(job.failed for job in failed):
+        names = [job.name for job in failed if job.failed == reason]
+        which = names[0] if len(names) == 1 else f"{len(names)} runs, from {names[0]} on"
+        print(f"labelnoise: failed: {which}: {reason}", file=sys.stderr)
     return 1 if failed else 0
 
 

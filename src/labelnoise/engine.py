@@ -67,7 +67,7 @@ def fit(
     method.setup(problem)
     tally = Tally(problem.labels)
     rows: list[Row] = [] if journal is None else journal.restore(method, tally)
-    with flushing_denormals(), _own_chance(train):
+    with flushing_denormals(), own_chance(train):
         for number in range(len(rows), epochs):
             begin = perf_counter()
             torch.manual_seed(derive(train.seed, "epoch", number))
@@ -132,7 +132,7 @@ def _check(losses: list[float], epoch: int) -> None:
         )
 
 
-def _own_chance(train: Train) -> AbstractContextManager[None]:
+def own_chance(train: Train) -> AbstractContextManager[None]:
     """Keep what networks draw by themselves, such as dropout, apart from the caller's chance."""
     device = train.labels.device
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])

@@ -16,3 +16,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> LabelNoiseError:
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(names)}"
     return LabelNoiseError(f"unknown {kind} {name!r}: {hint}")
+
+
+def at_least(least: float, **fields: float) -> None:
+    """Refuse fields that are smaller than they may be."""
+    for name, value in fields.items():
+        if value < least:
+            raise LabelNoiseError(f"{name} must be at least {least}, got {value}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import (
     ConstantLR,
@@ -38,6 +40,11 @@ SCHEDULES: dict[str, Callable[[Optimizer, int], Schedule]] = {
     "cosine": lambda optimiser, epochs: CosineAnnealingLR(optimiser, T_max=epochs),
     "constant": lambda optimiser, epochs: ConstantLR(optimiser, factor=1.0),
 }
+
+
+def twice_differentiable() -> AbstractContextManager[None]:
+    """Where attention is computed step by step; its fused kernels have one derivative only."""
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ class Learner:
             self.parameters, lr=recipe.lr, weight_decay=recipe.weight_decay
         )
         self.schedule = SCHEDULES[recipe.schedule](self.optimiser, recipe.epochs)
+        self._forward_mode = True  # until a layer is met that cannot
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Scores in training mode, with gradient: (batch, ...) -> (batch, classes)."""
@@ -81,17 +89,25 @@ class Learner:
     def logits_along(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """`logits`, and their derivative when the parameters move along `direction`.
 
-        One pass of forward-mode differentiation gives both; only the logits carry a gradient.
+        One pass of forward-mode differentiation gives both; where a layer has none, such as a fused
+        LSTM, two passes backward do. Only the logits carry a gradient.
         """
         self._switch(training=True)
-        with forward_ad.dual_level():
-            duals = {
-                name: forward_ad.make_dual(parameter, along)  # type: ignore[no-untyped-call]
-                for (name, parameter), along in zip(self._trainable(), direction, strict=True)
-            }
-            out = functional_call(self.network, duals, (inputs,))
-            logits, drift = forward_ad.unpack_dual(out)  # type: ignore[no-untyped-call]
-        return logits, torch.zeros_like(logits) if drift is None else drift.detach()
+        if self._forward_mode:
+            before = self._buffers()
+            try:
+                return self._dual(inputs, direction)
+            except NotImplementedError:
+                self._forward_mode = False
+                for name, buffer in self.network.named_buffers():
+                    buffer.copy_(before[name])
+        with twice_differentiable():
+            logits = self.logits(inputs)
+        # The derivative along a direction is that of the gradient's product with it.
+        probe = torch.zeros_like(logits, requires_grad=True)
+        pulled = self._gradients(logits, probe, create_graph=True)
+        (drift,) = torch.autograd.grad(pulled, probe, tuple(direction), retain_graph=True)
+        return logits, drift
 
     def aside(self, inputs: Tensor) -> Tensor:
         """`logits` that leave no trace: BatchNorm's running statistics do not move."""
@@ -101,7 +117,7 @@ class Learner:
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
         """Of `loss`, one tensor a parameter."""
-        return torch.autograd.grad(loss, self.parameters)
+        return self._gradients(loss)
 
     def descend(self, loss: Tensor) -> None:
         """Make one step of the optimiser; no other network receives a gradient from `loss`."""
@@ -114,7 +130,7 @@ class Learner:
 
         Buffers are cloned, so that BatchNorm's running statistics do not move either.
         """
-        gradients = torch.autograd.grad(loss, self.parameters, create_graph=True)
+        gradients = self._gradients(loss, create_graph=True)
         ahead = {
             name: parameter - lr * gradient
             for (name, parameter), gradient in zip(self._trainable(), gradients, strict=True)
@@ -148,6 +164,30 @@ class Learner:
             ("network", self.network),
             ("optimiser", self.optimiser),
             ("schedule", self.schedule),
+        )
+
+    def _dual(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """`logits_along` by forward mode."""
+        with twice_differentiable(), forward_ad.dual_level():
+            duals = {
+                name: forward_ad.make_dual(parameter, along)  # type: ignore[no-untyped-call]
+                for (name, parameter), along in zip(self._trainable(), direction, strict=True)
+            }
+            out = functional_call(self.network, duals, (inputs,))
+            logits, drift = forward_ad.unpack_dual(out)  # type: ignore[no-untyped-call]
+        return logits, torch.zeros_like(logits) if drift is None else drift.detach()
+
+    def _gradients(
+        self, outputs: Tensor, along: Tensor | None = None, *, create_graph: bool = False
+    ) -> tuple[Tensor, ...]:
+        """By parameter; a parameter that took no part, such as a second head's, has zeros."""
+        return torch.autograd.grad(
+            outputs,
+            self.parameters,
+            along,
+            create_graph=create_graph,
+            allow_unused=True,
+            materialize_grads=True,
         )
 
     def _trainable(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import io
+from itertools import islice
+
 import pytest
 import torch
 from torch import Tensor
@@ -159,3 +162,104 @@ def test_batches_are_scaled() -> None:
         (batch,) = train.batches(0)
         assert batch.inputs.equal(scale(inputs)(inputs[batch.index]))
         assert batch.inputs.dtype == torch.float32
+
+
+# --- without end ----------------------------------------------------------------------------------
+
+
+def drawn(train: Train, batch_size: int, count: int) -> list[Batch]:
+    return list(islice(train.forever(batch_size), count))
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "sizes"),
+    [
+        (10, 5, [5, 5]),
+        (12, 5, [5, 5, 2]),
+        (11, 5, [5, 6]),  # a last single row joins the batch before
+        (6, 5, [6]),
+        (5, 5, [5]),
+        (3, 100, [3]),
+        (1, 100, [1]),
+        (4, 1, [1, 1, 1, 1]),
+        (3, 2, [3]),
+    ],
+)
+@pytest.mark.parametrize("augmented", [False, True])
+def test_forever_goes_over_all_rows_again_and_again(
+    rows: int, batch_size: int, sizes: list[int], augmented: bool
+) -> None:
+    train = made(rows, augment=jitter if augmented else None)
+    batches = drawn(train, batch_size, 4 * len(sizes))
+    assert [len(batch.index) for batch in batches] == 4 * sizes
+    for start in range(0, len(batches), len(sizes)):
+        once = batches[start : start + len(sizes)]
+        assert sorted(rows_of(once)) == list(range(rows))
+    for batch in batches:
+        assert batch.labels.equal(batch.index % 4)
+        assert batch.inputs[:, 0].floor().long().equal(batch.index)
+
+
+def test_forever_has_its_own_batch_size_and_the_parts_order() -> None:
+    train = made(rows=20, batch_size=3)
+    batches = drawn(train, 7, 6)
+    expected = [batch for epoch in (0, 1) for batch in made(20, batch_size=7).batches(epoch)]
+    assert [batch.index.tolist() for batch in batches] == [b.index.tolist() for b in expected]
+    assert train.batch_size == 3
+
+
+def test_forever_orders_every_pass_anew() -> None:
+    passes = [tuple(rows_of(drawn(made(rows=40), 8, 20)[5 * k : 5 * k + 5])) for k in range(4)]
+    assert len(set(passes)) == 4
+
+
+def test_a_whole_set_without_augmentation_is_made_once() -> None:
+    first, second, third = drawn(made(), 100, 3)
+    assert first is second is third
+    assert first.index.tolist() == list(range(23))
+
+
+def test_a_whole_set_with_augmentation_is_made_anew() -> None:
+    shifts = []
+    for batch in drawn(made(augment=jitter), 100, 3):
+        order = batch.index.argsort()
+        shifts.append((batch.inputs[:, 0] - batch.index)[order])
+    assert not torch.allclose(shifts[0], shifts[1], atol=1e-3)
+    assert not torch.allclose(shifts[1], shifts[2], atol=1e-3)
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "batch_size"), [(10, 4), (11, 5), (6, 6), (6, 5), (3, 50), (4, 1)]
+)
+def test_forever_goes_on_from_every_position(rows: int, batch_size: int, augmented: bool) -> None:
+    train = made(rows, augment=jitter if augmented else None)
+    whole = drawn(train, batch_size, 16)
+    for position in range(12):
+        walk = train.forever(batch_size)
+        for _ in range(position):
+            next(walk)
+        stored = io.BytesIO()
+        torch.save(walk.state_dict(), stored)
+        stored.seek(0)
+        resumed = train.forever(batch_size)
+        for _ in range(position % 3):  # wherever it stood before
+            next(resumed)
+        resumed.load_state_dict(torch.load(stored, weights_only=True))
+        assert resumed.state_dict() == {"drawn": position}
+        for expected in whole[position : position + 4]:
+            for found in (next(walk), next(resumed)):
+                assert found.index.equal(expected.index)
+                assert found.inputs.equal(expected.inputs)
+                assert found.labels.equal(expected.labels)
+
+
+def test_walks_do_not_disturb_each_other_nor_the_epochs() -> None:
+    train = made()
+    one, other = train.forever(4), train.forever(4)
+    epoch = [batch.index.tolist() for batch in train.batches(0)]
+    for _ in range(5):
+        next(one)
+    assert next(other).index.equal(drawn(train, 4, 1)[0].index)
+    assert [batch.index.tolist() for batch in train.batches(0)] == epoch
+    assert iter(one) is one

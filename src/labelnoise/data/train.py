@@ -100,7 +100,7 @@ class Forever:
         """All rows in one batch: made once and given again, unless chance changes its images."""
         if self._part.augment is not None:
             return self._part.batches(self._drawn)
-        self._kept = self._kept or next(self._part.scan())
+        self._kept = self._kept or next(self._part.scan(len(self._part)))
         return iter((self._kept,))
 
     def state_dict(self) -> dict[str, int]:

@@ -9,21 +9,27 @@ the network's own mistakes as wrong labels; that is why they have no say.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from labelnoise.data.train import Train
-from labelnoise.engine import evaluate, flushing_denormals
+from labelnoise.engine import evaluate, flushing_denormals, own_chance
 from labelnoise.method import Method
 from labelnoise.problem import Problem
+from labelnoise.seeds import derive
 
 EPOCHS = 10
+STEPS = 1000  # at least; ten epochs of a small data set teach a network nothing
 
 
-def estimated_rate(method: Method, problem: Problem, train: Train, epochs: int = EPOCHS) -> float:
+def estimated_rate(method: Method, problem: Problem, train: Train) -> float:
     """The fraction of wrong labels, by what `method` predicts after a short training."""
+    epochs = max(EPOCHS, math.ceil(STEPS * train.batch_size / len(train)))
     method.setup(problem)
-    with flushing_denormals():
+    with flushing_denormals(), own_chance(train):
+        torch.manual_seed(derive(train.seed, "estimate"))
         for number in range(epochs):
             for _ in method.epoch(train, number):
                 pass
@@ -41,7 +47,7 @@ def rate_by_sure_predictions(probs: Tensor, labels: Tensor) -> float:
     sureness, predicted = probs.double().max(dim=1)
     count = torch.bincount(predicted, minlength=probs.shape[1]).double()
     mean = torch.bincount(predicted, sureness, minlength=probs.shape[1]) / count
-    sure = sureness >= mean[predicted]
+    sure = sureness >= mean[predicted] * (1 - 1e-9)  # the mean of equal numbers may exceed them
     wrong = (predicted != labels).double()
     votes = torch.bincount(predicted[sure], minlength=probs.shape[1])
     against = torch.bincount(predicted[sure], wrong[sure], minlength=probs.shape[1])

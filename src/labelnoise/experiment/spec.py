@@ -64,7 +64,7 @@ class Spec(BaseModel):
     settings: dict[str, Setting]
     noise: str
     noise_rate: Literal["true", "auto"] | None = None  # where a method's own field does not say it
-    trusted: str | None = None  # a file, "validation" or "validation:N"
+    trusted: str | None = None  # "file:PATH", "validation" or "validation:N"
     net: str
     preset: str
     training: Training

@@ -24,7 +24,7 @@ from labelnoise.noise import Noise
 from labelnoise.seeds import stream
 
 RATES = ("true", "nominal", "auto")
-VALIDATION = "validation"
+VALIDATION, FILE = "validation", "file"
 
 
 def needs_rate(method: str) -> bool:
@@ -53,6 +53,8 @@ def rate_source(
         if asked is not None:
             raise LabelNoiseError(f"method {method!r} takes no noise rate: leave --noise-rate out")
         return None
+    if told and asked is not None:
+        raise LabelNoiseError("the noise rate is given twice: leave out --noise-rate or --set")
     if asked is None:
         if not (known or told):
             raise LabelNoiseError(
@@ -88,11 +90,13 @@ def trusted_source(asked: int | str | None, method: str, *, known: bool) -> str 
                 "samples, or --trusted N if you vouch for N of the labels as they are"
             )
         return VALIDATION
-    if not str(asked).lstrip("+-").isdecimal():
-        return str(asked)
-    if int(asked) < 1:
+    try:
+        count = int(asked)
+    except ValueError:
+        return f"{FILE}:{asked}"
+    if count < 1:
         raise LabelNoiseError(f"a trusted set has at least one sample, got --trusted {asked}")
-    return f"{VALIDATION}:{int(asked)}"
+    return f"{VALIDATION}:{count}"
 
 
 @dataclass(frozen=True)
@@ -124,19 +128,20 @@ class Supply:
 
 def content_of(source: str | None) -> bytes:
     """The bytes of a trusted file, which may change under the same name."""
-    path = Path(source or "").expanduser()
-    return path.read_bytes() if source is not None and path.is_file() else b""
+    kind, _, name = (source or "").partition(":")
+    path = Path(name).expanduser()
+    return path.read_bytes() if kind == FILE and path.is_file() else b""
 
 
 def trusted_set(source: str | None, dataset: Dataset, part: Noisy, data_seed: int) -> Supply:
     """The trusted set from its source; `part` is the validation part."""
     if source is None:
         return Supply(None, None, part.given)
-    name, _, count = source.partition(":")
-    if name != VALIDATION:
-        inputs, labels = _from_file(source, dataset)
+    kind, _, which = source.partition(":")
+    if kind == FILE:
+        inputs, labels = _from_file(which, dataset)
         return Supply(inputs, labels, part.given)
-    size = int(count) if count else len(part.given)
+    size = int(which) if which else len(part.given)
     if size > len(part.given):
         raise LabelNoiseError(
             f"the validation part has {len(part.given)} rows: pass --trusted {len(part.given)} or "

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
+from labelnoise.errors import at_least
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
@@ -30,7 +31,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def forget_rate(rate: float, time: float, ramp: int = 10, exponent: float = 1.0) -> float:
-    """The fraction to drop at `time`, in epochs from 0: it grows to `rate` in `ramp` epochs."""
+    """The fraction to drop at `time`, in epochs from 0; with exponent 1 it is all after `ramp`."""
     epoch = float(int(time) + 1)
     return rate * min(math.pow(epoch, exponent) / ramp, 1.0)
 
@@ -56,6 +57,10 @@ class CoTeaching(Method):
     noise_rate: float | None = None
     ramp: int = 10
     exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a ramp that leads nowhere."""
+        at_least(1, ramp=self.ramp)
 
     def setup(self, problem: Problem) -> None:
         """Two networks that differ by their initialisation."""

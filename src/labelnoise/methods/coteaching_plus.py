@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
-from labelnoise.errors import unknown
+from labelnoise.errors import at_least, unknown
 from labelnoise.methods.coteaching import CoTeaching, Pair, forget_rate
 from labelnoise.problem import Problem
 
@@ -42,8 +42,8 @@ def small_loss_within(losses: Tensor, part: Tensor, forget: float) -> Tensor:
         forget: Fraction of them to drop.
     """
     rank = losses.detach().masked_fill(~part, torch.inf).argsort().argsort()
-    # Counted in integers on the device; rounded first, because 1 - 0.9 is a little less than 0.1.
-    kept = (part.sum() * (1 - forget)).add(1e-6).floor()
+    # Counted on the device; raised a little first, because 1 - 0.9 is a little less than a tenth.
+    kept = (part.sum() * ((1 - forget) * (1 + 1e-6))).floor()
     return part & ((rank < kept) | (kept == 0))
 
 
@@ -68,6 +68,8 @@ class CoTeachingPlus(CoTeaching):
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
+        super().__post_init__()
+        at_least(0, warmup=self.warmup, agree_steps=self.agree_steps)
         if self.warmup_mode not in WARMUP_MODES:
             raise unknown("value of warmup_mode", self.warmup_mode, WARMUP_MODES)
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
-from labelnoise.errors import unknown
+from labelnoise.errors import at_least, unknown
 from labelnoise.losses import weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
@@ -85,6 +85,7 @@ class CurriculumLoss(Method):
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
+        at_least(0, burn_in=self.burn_in)
         if self.budget not in BUDGETS:
             raise unknown("budget", self.budget, BUDGETS)
         if self.select_on not in SELECT_ON:

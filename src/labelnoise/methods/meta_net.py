@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from labelnoise.batch import Batch, Step
+from labelnoise.errors import at_least
+from labelnoise.learner import twice_differentiable
 from labelnoise.losses import cross_entropy
 from labelnoise.method import Method
 from labelnoise.problem import Problem
@@ -55,6 +57,11 @@ class MetaNet(Method):
     inner_lr: float | None = None
     trusted_batch: int = 1000
 
+    def __post_init__(self) -> None:
+        """Refuse a network or a batch of nothing."""
+        at_least(1, hidden=self.hidden, trusted_batch=self.trusted_batch)
+        at_least(0, meta_lr=self.meta_lr, meta_decay=self.meta_decay, inner_lr=self.inner_lr or 0)
+
     def setup(self, problem: Problem) -> None:
         """The network, V with its optimiser, and an endless walk over the trusted set."""
         self.trusted = problem.verified("Meta-Net").forever(self.trusted_batch)
@@ -71,10 +78,12 @@ class MetaNet(Method):
 
     def step(self, batch: Batch) -> Step:
         """A virtual step under V's weights teaches V; V's new weights serve the real one."""
-        log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
+        with twice_differentiable():
+            log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
         losses = cross_entropy(log_probs, batch.labels)
         virtual_loss = (self._weights(losses) * losses).mean()
-        ahead = self.learner.lookahead(virtual_loss, self.inner_lr or self.learner.lr)
+        inner_lr = self.learner.lr if self.inner_lr is None else self.inner_lr
+        ahead = self.learner.lookahead(virtual_loss, inner_lr)
 
         trusted = next(self.trusted)
         ahead_log_probs = ahead(trusted.inputs).log_softmax(dim=1)

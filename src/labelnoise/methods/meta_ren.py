@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
+from labelnoise.errors import at_least
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
@@ -49,6 +51,10 @@ class MetaRen(Method):
 
     trusted_batch: int = 1000
 
+    def __post_init__(self) -> None:
+        """Refuse a batch of nothing."""
+        at_least(1, trusted_batch=self.trusted_batch)
+
     def setup(self, problem: Problem) -> None:
         """One network, and an endless walk over the trusted set."""
         self.trusted = problem.verified("Meta-Ren").forever(self.trusted_batch)
@@ -68,7 +74,7 @@ class MetaRen(Method):
         self.learner.descend(loss)
         return Step(
             index=batch.index,
-            weight=weight / weight.sum().clamp(min=1e-30),
+            weight=weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny),
             loss=loss.detach(),
             probs=log_probs.detach().exp(),
         )
