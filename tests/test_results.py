@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_mnist_page_is_what_its_records_give() -> None:
-    path = ROOT / "docs" / "results" / "mnist_bare.py"
-    found = importlib.util.spec_from_file_location("mnist_bare", path)
+PAGES = ROOT / "docs" / "results"
+
+
+def program(name: str) -> ModuleType:
+    found = importlib.util.spec_from_file_location(name, PAGES / f"{name}.py")
     assert found is not None
     assert found.loader is not None
-    pages = importlib.util.module_from_spec(found)
-    found.loader.exec_module(pages)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_bare_is_what_its_records_give() -> None:
+    pages = program("mnist_bare")
     runs = pages.records()
     assert len(runs) >= 18
     assert all(run.done for run in runs)
-    assert (path.parent / "mnist-bare.md").read_text() == pages.page(runs)
+    assert (PAGES / "mnist-bare.md").read_text() == pages.page(runs)
+
+
+def test_the_pages_of_the_papers_tables_are_what_the_records_give() -> None:
+    pages = program("pages")
+    runs = pages.records()
+    assert all(run.done for run in runs)
+    for name in pages.PAGES:
+        text = (PAGES / f"{name}.md").read_text()
+        assert text == pages.page(name, runs)
+        for picture in re.findall(r"\]\(([^)]+\.png)\)", text):
+            assert (PAGES / picture).exists()

@@ -2,8 +2,9 @@
 
 python docs/results/pages.py
 
-A template holds lines such as `{table mnist-accuracy}`, `{table kappa dataset=mnist epochs=12}` and
-`{figure figure-accuracy dataset=mnist}`: an experiment, and what of it to show.
+A template holds lines such as `{table mnist-accuracy}`, `{table kappa dataset=mnist}`,
+`{table cifar10.toml}` (a file beside it) and `{figure figure-accuracy dataset=mnist}`: an
+experiment, and what of it to show.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from pathlib import Path
 
 from labelnoise.experiment.figure import draw_figure
-from labelnoise.experiment.grid import cells, experiment_named
+from labelnoise.experiment.grid import Experiment, cells, experiment_named
 from labelnoise.experiment.outcome import Result, gather
 from labelnoise.experiment.present import lines_of
 from labelnoise.experiment.table import as_markdown
@@ -32,7 +33,7 @@ def main() -> None:
         for found in PLACE.finditer(template(name)):
             kind, experiment, asks = found.groups()
             if kind == "figure":
-                shown = experiment_named(experiment)
+                shown = _experiment(experiment)
                 if shown.figure is not None:
                     results = _results(experiment, asks, runs)
                     draw_figure(shown.title, shown.figure, results, HERE / f"{name}-{experiment}")
@@ -53,7 +54,7 @@ def page(name: str, runs: list[Run]) -> str:
 
     def filled(found: re.Match[str]) -> str:
         kind, experiment, asks = found.groups()
-        shown = experiment_named(experiment)
+        shown = _experiment(experiment)
         if kind == "figure":
             return f"![{shown.title}]({name}-{experiment}.png)"
         lines = [line for line in lines_of(shown, _results(experiment, asks, runs)) if line.ours]
@@ -63,14 +64,18 @@ def page(name: str, runs: list[Run]) -> str:
     return PLACE.sub(filled, template(name))
 
 
+def _experiment(name: str) -> Experiment:
+    """One that comes with the package, or a file beside the templates."""
+    return experiment_named(str(HERE / name) if name.endswith(".toml") else name)
+
+
 def _results(name: str, asks: str, runs: list[Run]) -> list[Result]:
     """The runs of an experiment, or of the part of it that is asked for."""
     only = dict(pair.split("=", 1) for pair in asks.split())
-    epochs = int(only.pop("epochs", 0)) or None
-    experiment = experiment_named(name)
+    experiment = _experiment(name)
     trace = experiment.figure.trace if experiment.figure else ()
     found = cells(experiment, only=only)
-    return gather(found, runs, experiment.trials, epochs=epochs, trace=trace)
+    return gather(found, runs, experiment.trials, trace=trace)
 
 
 if __name__ == "__main__":
