@@ -17,6 +17,7 @@ import torch
 
 from labelnoise.data import read
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.parts import divide
 from labelnoise.experiment.run import noise_rate_estimate, specify
 from labelnoise.noise import parse
@@ -51,7 +52,7 @@ def main() -> None:
             truth = float((parts.train.given != parts.train.truth).double().mean())
             found = [
                 noise_rate_estimate(
-                    specify(dataset, method="coteaching", noise=noise, seed=seed),
+                    specify(Ask(name, "coteaching", noise, seed=seed), dataset),
                     dataset,
                     parts,
                     torch.device("cpu"),

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from labelnoise.data import DATASETS
 from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.spec import presets
 from labelnoise.experiment.supply import needs_rate, needs_trusted
 from labelnoise.methods import METHODS
@@ -93,18 +94,18 @@ class Cell:
     place: Mapping[str, str]
     settings: Mapping[str, Value]
 
-    def arguments(self, epochs: int | None = None, trace: Collection[float] = ()) -> dict[str, Any]:
-        """The keywords of `train`, all but the seed and where to write."""
+    def ask(self, seed: int = 0, epochs: int | None = None, trace: Collection[float] = ()) -> Ask:
+        """One run of it; `trace` are moments of the training, 0 to 1."""
         direct = {key: value for key, value in self.settings.items() if key in DIRECT}
-        changes = {key: value for key, value in self.settings.items() if key not in DIRECT}
-        arguments: dict[str, Any] = {"preset": "paper", **direct, "changes": changes}
-        arguments["data"] = arguments.pop("dataset")
+        asks: dict[str, Any] = {"preset": "paper", **direct, "seed": seed}
+        asks["data"] = asks.pop("dataset")
+        asks["changes"] = {k: v for k, v in self.settings.items() if k not in DIRECT}
         if epochs is not None:
-            arguments["epochs"] = epochs
+            asks["epochs"] = epochs
         if trace:
-            last = arguments.get("epochs") or presets()[arguments["preset"]]["epochs"]
-            arguments["trace"] = tuple(max(1, round(moment * last)) for moment in trace)
-        return arguments
+            last = asks.get("epochs") or presets()[asks["preset"]]["epochs"]
+            asks["trace"] = tuple(max(1, round(moment * last)) for moment in trace)
+        return Ask(**asks)
 
 
 def experiments() -> dict[str, Experiment]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.grid import Cell, Table
 from labelnoise.experiment.published import Number, published
-from labelnoise.experiment.run import asked
 from labelnoise.experiment.spec import Spec
 from labelnoise.record.run import Run
 
@@ -83,13 +83,14 @@ def gather(cells: Sequence[Cell], runs: Iterable[Run], trials: int, **length: An
         cells: What to look for.
         runs: Where to look.
         trials: How many seeds, from 0.
-        length: `epochs` and `trace`, as `Cell.arguments` takes them.
+        length: `epochs` and `trace`, as `Cell.ask` takes them.
     """
     known = [(run, Spec.of(run.header["spec"])) for run in runs if run.done]
     results = []
     for cell in cells:
-        arguments = cell.arguments(**length)
-        found = {spec.seed: run for run, spec in known if _is_of(spec, arguments)}
+        found = {
+            spec.seed: run for run, spec in known if _is_of(spec, cell.ask(spec.seed, **length))
+        }
         results.append(Result(cell, tuple(found[seed] for seed in sorted(found) if seed < trials)))
     return results
 
@@ -153,30 +154,20 @@ def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[
     return ("better" if gain > 0 else "worse"), ""
 
 
-def _is_of(spec: Spec, arguments: Mapping[str, Any]) -> bool:
-    """Whether a run is what a cell asks for, on the data and the net that the run had."""
-    if (spec.dataset, spec.method) != (arguments["data"], arguments["method"]):
+def _is_of(spec: Spec, ask: Ask) -> bool:
+    """Whether a run is what is asked for, on the data and the net that the run had."""
+    if (spec.dataset, spec.method) != (ask.data, ask.method):
         return False
-    asks = {key: value for key, value in arguments.items() if key != "data"}
-    net = asks.pop("net", "auto")
-    wanted = asked(
-        dataset=spec.dataset,
-        digest=spec.digest,
-        known=True,
-        net=spec.net if net == "auto" else net,
-        seed=spec.seed,
-        **asks,
-    )
-    return wanted == spec
+    net = spec.net if ask.net == "auto" else ask.net
+    return spec == ask.spec(dataset=spec.dataset, digest=spec.digest, net=net, known=True)
 
 
 def _spec_of(result: Result) -> Spec:
     """What a result's runs were asked for, or would be; the data and the net may still be open."""
     if result.runs:
         return Spec.of(result.runs[0].header["spec"])
-    asks = result.cell.arguments()
-    dataset, net = asks.pop("data"), asks.pop("net", "auto")
-    return asked(dataset=dataset, digest="", known=True, net=net, **asks)
+    ask = result.cell.ask()
+    return ask.spec(dataset=ask.data, digest="", net=ask.net, known=True)
 
 
 def _base(result: Result, results: Sequence[Result], over: Mapping[str, Any]) -> Result:

@@ -25,9 +25,10 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.grid import Cell, Experiment, cells, experiment_named, missing
 from labelnoise.experiment.outcome import Result
-from labelnoise.experiment.run import specify, train
+from labelnoise.experiment.run import fulfil, specify
 from labelnoise.experiment.spec import Spec
 from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import HEADER, PACKED, Row, Run
@@ -41,16 +42,14 @@ class Job:
 
     Attributes:
         cell: Where it belongs.
-        seed: Which trial it is.
-        arguments: What `train` is called with.
+        ask: What is to be trained.
         spec: What that means on the data at hand; None if they cannot be read.
         run: The finished run.
         failed: Why there is none.
     """
 
     cell: Cell
-    seed: int
-    arguments: dict[str, Any]
+    ask: Ask
     spec: Spec | None = None
     run: Run | None = None
     failed: str = ""
@@ -59,7 +58,7 @@ class Job:
     @property
     def name(self) -> str:
         """What a person calls it."""
-        return f"{', '.join(self.cell.place.values())}, seed {self.seed}"
+        return f"{', '.join(self.cell.place.values())}, seed {self.ask.seed}"
 
     @property
     def pending(self) -> bool:
@@ -104,7 +103,7 @@ def plan(
         raise LabelNoiseError(f"{name} cannot run in this version, missing are: {', '.join(lacks)}")
     trace = experiment.figure.trace if experiment.figure else ()
     jobs = [
-        Job(cell, seed, {**cell.arguments(epochs, trace), "seed": seed})
+        Job(cell, cell.ask(seed, epochs, trace))
         for seed in range(experiment.trials if trials is None else trials)
         for cell in found
     ]
@@ -143,9 +142,7 @@ def execute(
         display.begin(jobs, progress)
         while pending := [(number, job) for number, job in enumerate(jobs) if job.pending]:
             calls = [
-                delayed(_work)(
-                    number, job.arguments, out, data_dir, progress / str(number), os.getpid()
-                )
+                delayed(_work)(number, job.ask, out, data_dir, progress / str(number), os.getpid())
                 for number, job in pending
             ]
             try:
@@ -182,7 +179,7 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
     """Find out which runs the jobs are; data that cannot be read fail them."""
     read_once: dict[str, Dataset | LabelNoiseError] = {}
     for job in jobs:
-        name = job.arguments["data"]
+        name = job.ask.data
         if name not in read_once:
             try:
                 read_once[name] = read(name, data_dir)
@@ -192,8 +189,7 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
         if isinstance(dataset, LabelNoiseError):
             job.failed = str(dataset)
             continue
-        asks = {key: value for key, value in job.arguments.items() if key != "data"}
-        job.spec = specify(dataset, **asks)
+        job.spec = specify(job.ask, dataset)
 
 
 # --- in a worker ----------------------------------------------------------------------------------
@@ -201,7 +197,7 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
 
 def _work(
     number: int,
-    arguments: Mapping[str, Any],
+    ask: Ask,
     out: Path,
     data_dir: Path | None,
     progress: Path,
@@ -212,7 +208,7 @@ def _work(
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     warnings.simplefilter("ignore", UserWarning)
     try:
-        run = train(**arguments, out=out, data_dir=data_dir, watch=partial(_tell, progress))
+        run = fulfil(ask, out=out, data_dir=data_dir, watch=partial(_tell, progress))
     except Exception as error:
         what = (
             str(error) if isinstance(error, LabelNoiseError) else f"{type(error).__name__}: {error}"

@@ -22,10 +22,11 @@ from labelnoise.data.scale import SCALES, Scaling
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import estimated_rate
 from labelnoise.experiment.parts import Noisy, Parts, digest, divide
 from labelnoise.experiment.spec import Spec, expand
-from labelnoise.experiment.supply import content_of, rate_source, trusted_set, trusted_source
+from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
 from labelnoise.learner import Learner
 from labelnoise.noise import parse, realised
 from labelnoise.problem import Problem
@@ -84,10 +85,8 @@ def train(
     Returns:
         The finished run.
     """
-    place = _device(device)
-    dataset = read(data, None if data_dir is None else Path(data_dir))
-    spec = specify(
-        dataset,
+    ask = Ask(
+        data=data,
         method=method,
         noise=noise,
         noise_rate=noise_rate,
@@ -96,103 +95,49 @@ def train(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
-        changes=changes,
+        changes=changes or {},
         trace=trace,
         seed=seed,
         data_seed=data_seed,
     )
+    return fulfil(ask, out=out, data_dir=data_dir, device=device, watch=watch)
+
+
+def fulfil(
+    ask: Ask,
+    *,
+    out: str | Path = "runs",
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    watch: Callable[[Spec, Row | None], None] | None = None,
+) -> Run:
+    """`train` what is asked."""
+    place = _device(device)
+    dataset = read(ask.data, None if data_dir is None else Path(data_dir))
+    spec = specify(ask, dataset)
     path = Path(out) / spec.identity()
     if finished(path):
         return Run(path)
-    return _train(spec, dataset, divide(dataset, parse(noise), data_seed), place, path, watch)
+    parts = divide(dataset, parse(ask.noise), ask.data_seed)
+    return _train(spec, dataset, parts, place, path, watch)
 
 
-def specify(
-    dataset: Dataset,
-    *,
-    method: str = "bare",
-    noise: str = "none",
-    noise_rate: float | str | None = None,
-    trusted: int | str | None = None,
-    net: str = "auto",
-    preset: str = "recommended",
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    changes: Mapping[str, Any] | None = None,
-    trace: Sequence[int] = (),
-    seed: int = 0,
-    data_seed: int = 0,
-) -> Spec:
-    """What `train` is asked for, fully expanded; the arguments are its."""
+def specify(ask: Ask, dataset: Dataset) -> Spec:
+    """What an ask means on its data."""
     shape = tuple(dataset.inputs.shape[1:])
-    net = nets.auto(shape) if net == "auto" else net
-    wrong = parse(noise)
-    known = wrong.planted or dataset.verified
-    source = trusted_source(trusted, method, known=known)
-    spec = asked(
+    net = nets.auto(shape) if ask.net == "auto" else ask.net
+    noise = parse(ask.noise)
+    known = noise.planted or dataset.verified
+    source = trusted_source(ask.trusted, ask.method, known=known)
+    spec = ask.spec(
         dataset=dataset.name,
-        digest=digest(dataset, wrong.content, nets.content(net), content_of(source)),
-        known=known,
-        method=method,
-        noise=noise,
-        noise_rate=noise_rate,
-        trusted=trusted,
+        digest=digest(dataset, noise.content, nets.content(net), content_of(source)),
         net=net,
-        preset=preset,
-        epochs=epochs,
-        batch_size=batch_size,
-        changes=changes,
-        trace=trace,
-        seed=seed,
-        data_seed=data_seed,
+        known=known,
     )
     if spec.training.augment and len(shape) < 3:
         raise LabelNoiseError(f"{dataset.name} has no images to augment: leave augment out")
     return spec
-
-
-def asked(
-    *,
-    dataset: str,
-    digest: str,
-    known: bool,
-    method: str,
-    noise: str,
-    noise_rate: float | str | None = None,
-    trusted: int | str | None = None,
-    net: str,
-    preset: str,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    changes: Mapping[str, Any] | None = None,
-    trace: Sequence[int] = (),
-    seed: int = 0,
-    data_seed: int = 0,
-) -> Spec:
-    """The spec of a run on data of which only the name and the digest are at hand.
-
-    The arguments are those of `train`, and whether the true labels are `known`.
-    """
-    wrong, changed = parse(noise), dict(changes or {})
-    rate = rate_source(
-        noise_rate, method, wrong, known=known, told=changed.get("noise_rate") is not None
-    )
-    told: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size}
-    told["noise_rate"] = None if isinstance(rate, str) else rate
-    return expand(
-        dataset=dataset,
-        digest=digest,
-        method=method,
-        noise=wrong.text,
-        net=net,
-        noise_rate=rate if isinstance(rate, str) else None,
-        trusted=trusted_source(trusted, method, known=known),
-        preset=preset,
-        changes={**changed, **{key: value for key, value in told.items() if value is not None}},
-        trace=trace,
-        seed=seed,
-        data_seed=data_seed,
-    )
 
 
 def new_learners(
