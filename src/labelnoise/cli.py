@@ -190,7 +190,8 @@ def _show(options: Namespace) -> None:
 
 
 def _compare(options: Namespace) -> None:
-    from labelnoise.experiment.compare import compared, comparison_tables
+    from labelnoise.experiment.compare import compared
+    from labelnoise.experiment.compare_table import comparison_tables
     from labelnoise.record.run import Run
 
     comparison = compared([Run(path) for path in options.run])

@@ -17,17 +17,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment.compare import (
-    Comparison,
-    Pair,
-    compared,
-    comparison_tables,
-    holm,
-    paired_t,
-    signed_rank,
-)
+from labelnoise.experiment.compare import Comparison, Pair, compared
+from labelnoise.experiment.compare_table import comparison_tables
 from labelnoise.experiment.run import train
 from labelnoise.experiment.spec import expand
+from labelnoise.metrics.significance import holm, paired_t, signed_rank
 from labelnoise.record.run import Run
 
 NUMBERS = count()

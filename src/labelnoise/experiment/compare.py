@@ -9,24 +9,19 @@ are not kept.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from math import sqrt
 from statistics import fmean as mean
 from statistics import stdev
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.table import label, percent
+from labelnoise.metrics.significance import LEVEL, holm, paired_t, signed_rank
 from labelnoise.record.run import Run
 
-LEVEL = 0.05  # of significance, and one minus the confidence of the intervals
 RANKED = 6  # pairs; with fewer, the smallest p-value that Wilcoxon's test can give is above LEVEL
 DIGITS = 12  # of a difference of accuracies: what lies beyond is rounding, and would break ties
 
@@ -174,54 +169,6 @@ def compared(runs: Sequence[Run]) -> Comparison:
     return Comparison(groups, _adjusted(pairs), _shared(firsts), _notes(groups, by_seed))
 
 
-# --- statistics -----------------------------------------------------------------------------------
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several tests, adjusted so that all of them together keep the level."""
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
-    return adjusted
-
-
-def paired_t(differences: Sequence[float]) -> tuple[float | None, tuple[float, float] | None]:
-    """Two-sided p-value of no difference, and the 95 % interval of the mean difference.
-
-    Equal differences have no spread to compare their mean with: p is 1 if all are zero, otherwise
-    it does not exist, and there is no interval.
-    """
-    from scipy.stats import t  # type: ignore[import-untyped]
-
-    centre, free = mean(differences), len(differences) - 1
-    error = stdev(differences) / sqrt(len(differences))
-    if error == 0:
-        return (None if centre else 1.0), None
-    reach = float(t.ppf(1 - LEVEL / 2, free)) * error
-    return float(2 * t.sf(abs(centre) / error, free)), (centre - reach, centre + reach)
-
-
-def signed_rank(differences: Sequence[float]) -> float:
-    """Two-sided p-value of Wilcoxon's test, exact with ties too; differences of zero do not count.
-
-    Without an effect every difference is as likely to be negative, so the p-value is a share of all
-    ways to give signs to the ranks.
-    """
-    from scipy.stats import rankdata
-
-    counting = [value for value in differences if value]
-    # Twice the ranks, which are whole numbers although ties share the mean of theirs.
-    ranks: list[int] = [round(2 * rank) for rank in rankdata([abs(value) for value in counting])]
-    ways = Counter({0: 1})  # by the sum of the ranks with a plus
-    for rank in ranks:
-        ways += Counter({total + rank: number for total, number in ways.items()})
-    plus = sum(rank for rank, value in zip(ranks, counting, strict=True) if value > 0)
-    smaller = min(plus, sum(ranks) - plus)
-    tail = sum(number for total, number in ways.items() if total <= smaller)
-    return min(1.0, 2 * tail / 2.0 ** len(ranks))
-
-
 # --- from runs to groups and pairs ----------------------------------------------------------------
 
 
@@ -353,85 +300,3 @@ def _notes(groups: Sequence[Group], by_seed: Sequence[Mapping[int, Run]]) -> tup
                 f"part; the mean of all is {percent(mean(means))}"
             )
     return tuple(notes)
-
-
-# --- tables ---------------------------------------------------------------------------------------
-
-
-def comparison_tables(comparison: Comparison) -> list[Table]:
-    """For every data set and noise its groups and, where there are two or more, their pairs."""
-    tables = []
-    for data in dict.fromkeys(group.data for group in comparison.groups):
-        title = ", ".join(filter(None, (data, comparison.shared)))
-        tables.append(_groups_table(title, [g for g in comparison.groups if g.data == data]))
-        pairs = [p for p in comparison.pairs if p.first.data == p.second.data == data]
-        if pairs:
-            tables.append(_pairs_table(pairs, comparison))
-    remarks = [str(tables[-1].caption)]
-    apart = sum(pair.first.data != pair.second.data for pair in comparison.pairs)
-    if apart:
-        remarks.append(f"not comparable, different data: {apart} of {len(comparison.pairs)} pairs")
-    tables[-1].caption = "\n".join([*remarks, *comparison.notes])
-    return tables
-
-
-def _groups_table(title: str, groups: Sequence[Group]) -> Table:
-    table = _table(("\nmethod",), ("\ntrials", *MEASURES.values()))
-    table.title = title
-    table.caption = "percent: mean ± standard deviation over seeds"
-    for group in groups:
-        spreads = [_shown(group.measures[key]) for key in MEASURES]
-        table.add_row(group.name, str(len(group.runs)), *spreads)
-    return table
-
-
-def _pairs_table(pairs: Sequence[Pair], comparison: Comparison) -> Table:
-    tests = sum(pair.p is not None for pair in comparison.pairs)
-    numbers = {
-        "\nseeds": [str(len(pair.seeds)) for pair in pairs],
-        "differ-\nence": [_points(pair.difference) for pair in pairs],
-        "95 %\ninterval": [_span(pair.interval) for pair in pairs],
-        "\np": [_p(pair.p) for pair in pairs],
-        "p\nHolm": [_p(pair.p_adjusted) for pair in pairs if tests > 1],
-        "p\nWilcoxon": [_p(pair.wilcoxon) for pair in pairs],
-        "Wilcoxon\nHolm": [_p(pair.wilcoxon_adjusted) for pair in pairs if tests > 1],
-    }
-    told = {key: cells for key, cells in numbers.items() if set(cells) - {"-"}}
-    table = _table(("\nfirst", "\nsecond"), tuple(told))
-    table.add_column("\nthe first is", overflow="fold")
-    table.caption = "test accuracy, first minus second in percentage points, paired by seed"
-    if tests > 1:
-        table.caption += f"; p adjusted by Holm for {tests} pairs, intervals are not"
-    for number, pair in enumerate(pairs):
-        cells = [column[number] for column in told.values()]
-        words = ": ".join(filter(None, (pair.verdict, pair.note)))
-        table.add_row(pair.first.name, pair.second.name, *cells, words)
-    return table
-
-
-def _table(words: Sequence[str], numbers: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
-    for heading in words:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", overflow="fold")
-    return table
-
-
-def _shown(spread: Spread) -> str:
-    deviation = "" if spread.deviation is None else f" ± {percent(spread.deviation)}"
-    return percent(spread.mean) + deviation
-
-
-def _points(difference: float | None) -> str:
-    return "-" if difference is None else f"{100 * difference:+.2f}"
-
-
-def _span(interval: tuple[float, float] | None) -> str:
-    return "-" if interval is None else f"{_points(interval[0])} to {_points(interval[1])}"
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "<0.0001" if value < 0.0001 else f"{value:.4f}"
