@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from labelnoise.experiment.reproduce import Job
+from labelnoise.experiment.worker import PROGRESS
 
 
 class LiveDisplay:
@@ -27,7 +28,7 @@ class LiveDisplay:
     def __init__(self, tables: Callable[[], list[Table]]) -> None:
         self._tables = tables
         self._jobs: Sequence[Job] = ()
-        self._progress = Path()
+        self._desk = Path()
         self._begun = time.monotonic()
         self._already = 0.0
         self._filled: list[Table] = []
@@ -50,9 +51,9 @@ class LiveDisplay:
         """Leave the terminal clean."""
         self._live.stop()
 
-    def begin(self, jobs: Sequence[Job], progress: Path) -> None:
+    def begin(self, jobs: Sequence[Job], desk: Path) -> None:
         """Workers start."""
-        self._jobs, self._progress = jobs, progress
+        self._jobs, self._desk = jobs, desk
         self._begun, self._filled = time.monotonic(), self._tables()
         self._already = sum(_epochs(job) for job in jobs if job.run is not None)
         waiting = sum(job.pending for job in jobs)
@@ -89,9 +90,9 @@ class LiveDisplay:
     def _running(self) -> dict[int, dict[str, Any]]:
         """Where the workers say they are."""
         found = {}
-        for path in sorted(self._progress.glob("[0-9]*")):
+        for path in sorted(self._desk.glob(f"*{PROGRESS}")):
             try:
-                found[int(path.name)] = json.loads(path.read_text())
+                found[int(path.stem)] = json.loads(path.read_text())
             except (OSError, ValueError):  # it has just ended, or is about to be written
                 continue
         return found

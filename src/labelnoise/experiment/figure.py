@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 from labelnoise.experiment.grid import Figure
 from labelnoise.experiment.outcome import Result
 from labelnoise.experiment.table import label
+from labelnoise.methods import METHODS
 from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import Run
 
@@ -157,11 +158,15 @@ def _place(result: Result) -> Mapping[str, Any]:
 
 
 def _looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour and a dash for every name, the same in all panels."""
-    pairs = zip(itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False)
+    """A colour and a dash for every name, the same in all panels; a method's in all figures."""
+    order = [*METHODS, *names] if any(name in METHODS for name in names) else list(names)
+    places = {name: order.index(name) for name in names}
     return {
-        name: {"color": colour, "linestyle": dash}
-        for name, (colour, dash) in zip(names, pairs, strict=False)
+        name: {
+            "color": COLOURS[place % len(COLOURS)],
+            "linestyle": DASHES[place % len(DASHES)],
+        }
+        for name, place in places.items()
     }
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 from labelnoise.data import DATASETS
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.experiment.ask import Ask
+from labelnoise.experiment.published import published
 from labelnoise.experiment.spec import presets
 from labelnoise.experiment.supply import needs_rate, needs_trusted
 from labelnoise.methods import METHODS
@@ -33,6 +34,12 @@ DIRECT = {
     "dataset", "method", "noise", "noise_rate", "trusted", "net", "preset", "epochs", "batch_size",
     "data_seed",
 }  # fmt: skip
+
+METRICS = {  # what a table can show, and what it is called there
+    "test_accuracy": "test accuracy, last epoch, %",
+    "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
+    "train_seconds": "training time",
+}
 
 
 class Strict(BaseModel):
@@ -80,6 +87,9 @@ class Experiment(Strict):
     patch: list[Patch] = []
     table: Table | None = None
     figure: Figure | None = None
+
+
+PARTS: dict[str, type[BaseModel]] = {"table": Table, "figure": Figure, "patch": Patch}
 
 
 @dataclass(frozen=True)
@@ -135,15 +145,51 @@ def experiment_named(name: str) -> Experiment:
 def parse_experiment(text: str, name: str) -> Experiment:
     """An experiment from its file's text; an error names the file and what is wrong in it."""
     try:
-        return Experiment(**tomllib.loads(text))
+        experiment = Experiment(**tomllib.loads(text))
+        _check(experiment)
     except tomllib.TOMLDecodeError as error:
         raise LabelNoiseError(f"{name} is not TOML: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise unknown(f"key of {name}", place, Experiment.model_fields) from error
-        raise LabelNoiseError(f"{name}: {place}: {first['msg']}") from error
+        raise LabelNoiseError(f"{name}: {_first_of(error)}") from error
+    except LabelNoiseError as error:
+        raise LabelNoiseError(f"{name}: {error}") from error
+    return experiment
+
+
+def _first_of(error: ValidationError) -> str:
+    """The error that tells most: a key that nobody knows may be why another one is missing."""
+    errors = error.errors()
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    *parents, key = first["loc"]
+    if first["type"] != "extra_forbidden":
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    part = PARTS[str(parents[0])] if parents else Experiment
+    return str(unknown("key", str(key), part.model_fields))
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse what would end in an error, or in nothing, only when it runs."""
+    shown = experiment.table or experiment.figure
+    if shown is None:
+        raise LabelNoiseError("it has neither a [table] nor a [figure]")
+    settings = [cell.settings for cell in _product(experiment)]
+    known = {key for each in settings for key in each} | set(experiment.axes)
+    for key in ("dataset", "method"):
+        if not all(key in each for each in settings):
+            raise LabelNoiseError(f"every run needs a {key!r}, in [base] or in [axes]")
+    by = [shown.block] if isinstance(shown, Table) else [shown.panel]
+    for key in (*by, shown.line):
+        if key not in known | {"metric", "trace"}:
+            raise unknown("axis or setting", key, known)
+    for key in (key for patch in experiment.patch for key in patch.when):
+        if key not in known | {key for patch in experiment.patch for key in patch.set}:
+            raise unknown("setting of a patch", key, known)
+    for metric in experiment.table.metrics if experiment.table else ():
+        if metric not in METRICS:
+            raise unknown("metric", metric, METRICS)
+    for table in experiment.published:
+        if table not in published().tables:
+            raise unknown("published table", table, published().tables)
 
 
 def cells(
@@ -187,7 +233,8 @@ def missing(found: Collection[Cell]) -> list[str]:
         f"{kind} {name!r}"
         for kind, (names, known) in needs.items()
         for name in sorted(map(str, names))
-        if name not in known
+        # A file, or a net of one's own, is not known by name.
+        if name not in known and not any(sign in name for sign in ".:/")
     ]
 
 
@@ -204,11 +251,17 @@ def _product(experiment: Experiment) -> Iterator[Cell]:
 
 
 def _patched(cell: Cell, patches: list[Patch]) -> Cell:
-    """A cell with its patches, and without what its method has no use for."""
+    """A cell with its patches."""
     settings = dict(cell.settings)
     for patch in patches:
         if all(settings.get(key) == value for key, value in patch.when.items()):
             settings |= patch.set
+    return suited(Cell(cell.place, settings))
+
+
+def suited(cell: Cell) -> Cell:
+    """A cell without what its method has no use for."""
+    settings = dict(cell.settings)
     method = str(settings["method"])
     if method in METHODS:
         if not needs_rate(method):

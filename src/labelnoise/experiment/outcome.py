@@ -8,16 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.grid import Cell, Table
+from labelnoise.experiment.grid import METRICS, Cell, Table, suited
 from labelnoise.experiment.published import Number, published
 from labelnoise.experiment.spec import Spec
 from labelnoise.record.run import Run
 
-METRICS = {
-    "test_accuracy": "test accuracy, last epoch, %",
-    "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
-    "train_seconds": "training time",
-}
 PUBLISHED_AS = {"train_seconds": "run_seconds"}
 LEAST = 1.0  # percent points that seeds, splits and libraries may differ by
 LEAST_RATIO = 0.05  # of a ratio of times, likewise
@@ -177,4 +172,4 @@ def _base(result: Result, results: Sequence[Result], over: Mapping[str, Any]) ->
     for candidate in results:
         if wanted == {key: candidate.cell.settings.get(key) for key in keys}:
             return candidate
-    return Result(Cell(result.cell.place, {**result.cell.settings, **over}), ())
+    return Result(suited(Cell(result.cell.place, {**result.cell.settings, **over})), ())

@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import tempfile
-import threading
-import time
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import torch
-from joblib import Parallel, delayed, parallel_config
-from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib import Parallel, delayed
 
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment import worker
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.grid import Cell, Experiment, cells, experiment_named, missing
 from labelnoise.experiment.outcome import Result
-from labelnoise.experiment.run import fulfil, specify
+from labelnoise.experiment.run import specify
 from labelnoise.experiment.spec import Spec
-from labelnoise.record.disk import write_atomically
-from labelnoise.record.run import HEADER, PACKED, Row, Run
-
-ATTEMPTS = 2  # a process that dies with a run may have died for another one's sake
+from labelnoise.record.run import HEADER, PACKED, Run
 
 
 @dataclass
@@ -53,7 +48,6 @@ class Job:
     spec: Spec | None = None
     run: Run | None = None
     failed: str = ""
-    attempts: int = field(default=0, repr=False)
 
     @property
     def name(self) -> str:
@@ -69,8 +63,8 @@ class Job:
 class Display(Protocol):
     """What is told while jobs run."""
 
-    def begin(self, jobs: Sequence[Job], progress: Path) -> None:
-        """Workers start; each writes where it is into the folder `progress`."""
+    def begin(self, jobs: Sequence[Job], desk: Path) -> None:
+        """Workers start; job number N leaves a note of where it is in `desk` as `N.progress`."""
 
     def ended(self, job: Job) -> None:
         """A job is done or has failed."""
@@ -137,42 +131,79 @@ def execute(
     jobs: Sequence[Job], *, workers: int, out: Path, data_dir: Path | None, display: Display
 ) -> None:
     """Train the pending jobs, `workers` at a time; one that fails does not stop the others."""
-    with tempfile.TemporaryDirectory(prefix="labelnoise-") as folder:
-        progress = Path(folder)
-        display.begin(jobs, progress)
-        while pending := [(number, job) for number, job in enumerate(jobs) if job.pending]:
-            calls = [
-                delayed(_work)(number, job.ask, out, data_dir, progress / str(number), os.getpid())
-                for number, job in pending
-            ]
-            try:
-                for number, path, reason in _parallel(workers)(calls):
-                    job = jobs[number]
-                    job.run, job.failed = (None if path is None else Run(path)), reason
-                    display.ended(job)
-            except TerminatedWorkerError:
-                _blame(
-                    [job for number, job in pending if (progress / str(number)).exists()], display
-                )
-
-
-def _parallel(workers: int) -> Callable[..., Any]:
-    """Processes that share the cores evenly, and tell of each result when it is there."""
-    threads = max(1, _cores() // workers)
-    with parallel_config(backend="loky", inner_max_num_threads=threads):
-        parallel: Callable[..., Any] = Parallel(
-            n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch=workers
-        )
-        return parallel
-
-
-def _blame(running: Sequence[Job], display: Display) -> None:
-    """A process died, by the kernel's hand perhaps: what was running may try once more."""
-    for job in running:
-        job.attempts += 1
-        if job.pending and job.attempts >= ATTEMPTS:
-            job.failed = "its process was killed twice (out of memory?): use fewer --jobs"
+    with tempfile.TemporaryDirectory(prefix="labelnoise-") as folder, Children() as children:
+        desk = Path(folder)
+        display.begin(jobs, desk)
+        threads = max(1, _cores() // workers)
+        calls = [
+            delayed(children.train)(job.ask, number, desk, out, data_dir, threads)
+            for number, job in enumerate(jobs)
+            if job.pending
+        ]
+        # Threads that wait for processes: a run that takes its process down takes down no other.
+        parallel = Parallel(workers, backend="threading", return_as="generator_unordered")
+        for number, answer in parallel(calls):
+            job = jobs[number]
+            job.run = Run(answer["run"]) if "run" in answer else None
+            job.failed = answer.get("failed", "")
             display.ended(job)
+
+
+class Children:
+    """Processes that train one run each; none outlives the `with`, or its parent."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def __enter__(self) -> Children:
+        """Nobody runs yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End those that still run; the folders of their runs keep what is finished."""
+        self._closed = True
+        for child in list(self._running):
+            child.kill()
+
+    def train(
+        self, ask: Ask, number: int, desk: Path, out: Path, data_dir: Path | None, threads: int
+    ) -> tuple[int, dict[str, str]]:
+        """Have a new process train what is asked: the job's number and the answer."""
+        where = {"out": str(out), "data_dir": None if data_dir is None else str(data_dir)}
+        task = desk / f"{number}.task"
+        task.write_text(json.dumps({"ask": asdict(ask), **where}))
+        errors = desk / f"{number}.errors"
+        if self._closed:
+            return number, {"failed": "stopped before it began"}
+        with errors.open("wb") as file:
+            child = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", worker.__name__, str(task)],
+                stdin=subprocess.PIPE,  # stays open as long as this process lives
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                start_new_session=True,  # Ctrl-C is for the parent, which ends its children
+            )
+        with child:
+            self._running.add(child)
+            status = child.wait()
+        self._running.discard(child)
+        task.with_suffix(worker.PROGRESS).unlink(missing_ok=True)
+        return number, _answer(task, status, errors.read_text(errors="replace"))
+
+
+def _answer(task: Path, status: int, errors: str) -> dict[str, str]:
+    """What a child said, or how it ended without a word."""
+    path = task.with_suffix(worker.ANSWER)
+    if path.exists():
+        answer: dict[str, str] = json.loads(path.read_text())
+        return answer
+    if status < 0:
+        name = signal.Signals(-status).name
+        return {"failed": f"its process was ended by {name} (out of memory?): use fewer --jobs"}
+    last = (errors.strip().splitlines() or ["no word of it"])[-1]
+    return {"failed": f"its process ended with status {status}: {last}"}
 
 
 def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
@@ -190,52 +221,6 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
             job.failed = str(dataset)
             continue
         job.spec = specify(job.ask, dataset)
-
-
-# --- in a worker ----------------------------------------------------------------------------------
-
-
-def _work(
-    number: int,
-    ask: Ask,
-    out: Path,
-    data_dir: Path | None,
-    progress: Path,
-    parent: int,
-) -> tuple[int, Path | None, str]:
-    """Train one job: its number, and the run's folder or why there is none."""
-    _end_with(parent)
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    warnings.simplefilter("ignore", UserWarning)
-    try:
-        run = fulfil(ask, out=out, data_dir=data_dir, watch=partial(_tell, progress))
-    except Exception as error:
-        what = (
-            str(error) if isinstance(error, LabelNoiseError) else f"{type(error).__name__}: {error}"
-        )
-        return number, None, " ".join(what.split())
-    finally:
-        progress.unlink(missing_ok=True)
-    return number, run.path, ""
-
-
-def _tell(progress: Path, spec: Spec, row: Row | None) -> None:
-    done = 0 if row is None else row["epoch"]
-    accuracy = None if row is None else row["test_accuracy"]
-    where = {"epoch": done, "epochs": spec.training.epochs, "accuracy": accuracy}
-    write_atomically(progress, lambda file: file.write(json.dumps(where).encode()))
-
-
-@cache
-def _end_with(parent: int) -> None:
-    """End this process when its parent is gone; nothing is lost that the run's folder keeps."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _cores() -> int:

@@ -108,9 +108,14 @@ def as_markdown(title: str, lines: Sequence[Line]) -> str:
         text += ["", f"## {block}", "", f"| | {' | '.join(headings)} |"]
         text.append(f"|---|{'|'.join(marks)}|")
         text += [
-            f"| {entry.line} | {' | '.join(_texts(entry)[: len(headings)])} |" for entry in entries
+            f"| {' | '.join(map(_unbarred, (entry.line, *_texts(entry)[: len(headings)])))} |"
+            for entry in entries
         ]
     return "\n".join(text) + "\n"
+
+
+def _unbarred(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def as_csv(lines: Sequence[Line]) -> str:
@@ -167,7 +172,14 @@ def _with_deviation(mean: float | None, std: float | None) -> str:
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
+LATEX: dict[str, str | int | None] = {
+    **{sign: f"\\{sign}" for sign in "_%&#${}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
+
+
 def _escaped(text: str) -> str:
-    for sign in "_%&#":
-        text = text.replace(sign, "\\" + sign)
-    return text.replace("±", r"$\pm$")
+    return text.translate(str.maketrans(LATEX))

@@ -1,0 +1,468 @@
+"""`labelnoise reproduce` on an experiment of one's own, small enough to be trained here."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelnoise.cli import main
+from labelnoise.experiment.reproduce import plan, results, runs_in
+from labelnoise.record.run import Run, pack
+
+Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
+
+OWN = """
+title = "Own"
+explains = "two methods on digits"
+trials = 2
+
+[base]
+dataset = "digits"
+noise = "symmetric:0.5"
+preset = "paper"
+epochs = 2
+
+[axes]
+method = ["cce", "bare"]
+
+[table]
+block = "noise"
+line = "method"
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Its JSON, which is all that it printed."""
+        assert self.out.count("\n") == 1
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def reproduce(experiment: Path | str, runs: Path, *words: str) -> Done:
+    """The command in this process; its workers stay for the next one.
+
+    Two workers, not one: see `test_one_job_at_a_time`. Paths are whole, because workers that stay
+    keep the folder they began in.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    jobs = () if "--jobs" in words else ("--jobs", "2")
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["reproduce", str(experiment), "--out", str(runs), *jobs, *words])
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "own.toml"
+    path.write_text(text)
+    return path
+
+
+def stamps(runs: Path) -> dict[str, int]:
+    """When each file of each run was last written."""
+    return {
+        str(path.relative_to(runs)): path.stat().st_mtime_ns
+        for path in (*runs.glob("*/"), *runs.glob("*/*"))
+    }
+
+
+def folders(runs: Path) -> set[str]:
+    return {path.name for path in runs.iterdir() if path.is_dir()}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Done]:
+    """The experiment, its runs, and what the command that trained them said."""
+    folder = tmp_path_factory.mktemp("own")
+    own = written(folder, OWN)
+    done = reproduce(own, folder / "runs")
+    return own, folder / "runs", done
+
+
+@pytest.fixture
+def copied(trained: tuple[Path, Path, Done], tmp_path: Path) -> tuple[Path, Path]:
+    """The experiment and its runs, to be added to."""
+    own, runs, _ = trained
+    return own, Path(shutil.copytree(runs, tmp_path / "runs"))
+
+
+# --- what is trained ------------------------------------------------------------------------------
+
+
+def test_it_trains_every_cell_and_seed_and_says_so(trained: tuple[Path, Path, Done]) -> None:
+    _, runs, done = trained
+    assert done.status == 0, done.err
+    first, *ended = done.err.splitlines()
+    assert first == "4 runs, 4 of them to train"
+    assert len(ended) == 4
+    for line in ended:
+        assert re.fullmatch(
+            r"(cce|bare), seed [01]: test \d+\.\d\d %; [0-3] runs left, about (unknown|[\d:]+)",
+            line,
+        )
+    assert ended[-1].split("; ")[1].startswith("0 runs left")
+    found = sorted(re.sub("-[0-9a-f]{10}$", "", name) for name in folders(runs))
+    assert found == [
+        f"digits-{method}-symmetric_0.5-seed{seed}" for method in ("bare", "cce") for seed in (0, 1)
+    ]
+    assert all(run.done and len(run.rows) == 2 for run in runs_in(runs))
+
+
+def test_its_numbers_are_those_of_the_runs(trained: tuple[Path, Path, Done]) -> None:
+    _, runs, done = trained
+    rows = list(csv.DictReader(io.StringIO((runs / "own.csv").read_text())))
+    assert [row["line"] for row in rows] == ["cce", "bare"]
+    for row in rows:
+        ours = [
+            100 * run.rows[-1]["test_accuracy"]
+            for run in runs_in(runs)
+            if run.header["spec"]["method"] == row["line"]
+        ]
+        assert float(row["mean"]) == pytest.approx(statistics.fmean(ours))
+        assert float(row["std"]) == pytest.approx(statistics.stdev(ours))
+        assert (row["trials"], row["epochs"]) == ("2", "2")
+        shown = f"{statistics.fmean(ours):.2f} ± {statistics.stdev(ours):.2f}"
+        assert re.search(rf"^ *{row['line']} +{shown} +2 +2 *$", done.out, re.MULTILINE)
+        assert f"| {row['line']} | {shown} | 2 | 2 |\n" in (runs / "own.md").read_text()
+        assert shown.replace("±", r"$\pm$") in (runs / "own.tex").read_text()
+    for suffix in ("md", "csv", "tex"):
+        assert str(runs / f"own.{suffix}") in done.out.splitlines()[-1]
+
+
+def test_workers_share_the_cores_and_seeds_share_the_labels(
+    trained: tuple[Path, Path, Done],
+) -> None:
+    _, runs, _ = trained
+    cores = len(os.sched_getaffinity(0))
+    assert {run.header["threads"] for run in runs_in(runs)} == {max(1, cores // 2)}
+    samples = [run.samples for run in runs_in(runs)]
+    for other in samples[1:]:
+        assert np.array_equal(samples[0]["given"], other["given"])
+    losses = {run.rows[0]["train_loss"] for run in runs_in(runs)}
+    assert len(losses) == 4  # but nothing else
+
+
+def test_the_second_time_nothing_is_trained(trained: tuple[Path, Path, Done]) -> None:
+    own, runs, first = trained
+    before = stamps(runs)
+    again = reproduce(own, runs)
+    assert again == Done(0, first.out, "")
+    assert stamps(runs) == before
+
+
+def test_more_trials_reuse_those_that_are_there(copied: tuple[Path, Path]) -> None:
+    own, runs = copied
+    before, names = stamps(runs), folders(runs)
+    done = reproduce(own, runs, "--trials", "3", "--json")
+    assert done.status == 0, done.err
+    assert done.err.startswith("6 runs, 2 of them to train\n")
+    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {"cce": 3, "bare": 3}
+    after = stamps(runs)
+    assert {name: after[name] for name in before} == before
+    new = folders(runs) - names
+    assert {Run(runs / name).header["spec"]["seed"] for name in new} == {2}
+    assert len(new) == 2
+    # And fewer again, without any training.
+    fewer = reproduce(own, runs, "--trials", "1", "--json")
+    assert [line["trials"] for line in fewer.report["lines"]] == [1, 1]
+    assert fewer.err == ""
+
+
+def test_other_epochs_are_other_runs(copied: tuple[Path, Path]) -> None:
+    own, runs = copied
+    before, names = stamps(runs), folders(runs)
+    done = reproduce(own, runs, "--epochs", "1", "--trials", "1", "--json")
+    assert done.status == 0, done.err
+    assert done.err.startswith("2 runs, 2 of them to train\n")
+    assert [line["epochs"] for line in done.report["lines"]] == [1, 1]
+    new = folders(runs) - names
+    assert [len(Run(runs / name).rows) for name in new] == [1, 1]
+    after = stamps(runs)
+    assert {name: after[name] for name in before} == before
+
+
+def test_jobs_come_trial_by_trial_so_that_a_table_fills_up_evenly(
+    trained: tuple[Path, Path, Done], tmp_path: Path
+) -> None:
+    own, runs, _ = trained
+    _, jobs = plan(str(own), trials=2, out=tmp_path)
+    names = ["cce, seed 0", "bare, seed 0", "cce, seed 1", "bare, seed 1"]
+    assert [job.name for job in jobs] == names
+    assert all(job.pending and job.run is None for job in jobs)
+    _, jobs = plan(str(own), trials=3, out=runs)
+    assert [job.name for job in jobs if job.pending] == ["cce, seed 2", "bare, seed 2"]
+    seeds = [[run.header["spec"]["seed"] for run in result.runs] for result in results(jobs)]
+    assert seeds == [[0, 1], [0, 1]]
+
+
+def test_a_run_that_was_begun_is_still_to_train(copied: tuple[Path, Path]) -> None:
+    own, runs = copied
+    (cut,) = runs.glob("digits-bare-*-seed1-*")
+    (cut / "done").unlink()
+    done = reproduce(own, runs)
+    assert done.status == 0, done.err
+    assert done.err.startswith("4 runs, 1 of them to train\nbare, seed 1: ")
+    assert (cut / "done").exists()
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (("--methods", "cce"), ["cce"]),
+        (("--methods", "bare,cce"), ["cce", "bare"]),
+        (("--only", "method=bare"), ["bare"]),
+        (("--only", "epochs=2", "--only", "method=cce"), ["cce"]),
+    ],
+)
+def test_methods_and_only_choose_the_lines(
+    words: tuple[str, ...], lines: list[str], copied: tuple[Path, Path]
+) -> None:
+    own, runs = copied
+    done = reproduce(own, runs, "--json", *words)
+    assert (done.status, done.err) == (0, "")
+    assert [line["line"] for line in done.report["lines"]] == lines
+    assert [line["trials"] for line in done.report["lines"]] == [2] * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--methods", "cce,bear"), "unknown method 'bear': did you mean 'bare'?"),
+        (("--only", "metod=bare"), "unknown setting 'metod': did you mean 'method'?"),
+        (("--only", "method"), "KEY=VALUE"),
+        (("--only", "method=bear"), "no run is left"),
+        (("--trials", "0"), "--trials"),
+        (("--epochs", "-1"), "--epochs"),
+        (("--jobs", "-1"), "--jobs"),
+        (("--job", "2"), "'--jobs'"),
+    ],
+)
+def test_a_wrong_choice_is_told_on_one_line_and_nothing_is_written(
+    words: tuple[str, ...], hint: str, trained: tuple[Path, Path, Done], tmp_path: Path
+) -> None:
+    done = reproduce(trained[0], tmp_path / "runs", *words)
+    assert (done.status, done.out) == (2, "")
+    assert hint in done.err
+    assert done.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+# --- without training -----------------------------------------------------------------------------
+
+
+def test_no_jobs_train_nothing_and_show_what_there_is(
+    copied: tuple[Path, Path], tmp_path: Path
+) -> None:
+    own, runs = copied
+    names = folders(runs)
+    done = reproduce(own, runs, "--jobs", "0", "--trials", "3", "--json")
+    assert (done.status, done.err) == (0, "")
+    assert [line["trials"] for line in done.report["lines"]] == [2, 2]
+    assert folders(runs) == names
+    nothing = reproduce(own, tmp_path / "nothing", "--jobs", "0")
+    assert (nothing.status, nothing.err) == (0, "")
+    assert re.search(r"^ *bare +- +- +- *$", nothing.out, re.MULTILINE)
+    assert folders(tmp_path / "nothing") == set()
+
+
+@pytest.fixture
+def mnist(tmp_path: Path) -> Path:
+    """A data directory with ten images under the name of MNIST."""
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    images = struct.pack(">IIII", 2051, 10, 28, 28) + bytes(10 * 28 * 28)
+    labels = struct.pack(">II", 2049, 10) + bytes(range(10))
+    for part in ("train", "t10k"):
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(images)
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    return folder.parent
+
+
+def test_the_papers_column_and_a_packed_run_beside_it(mnist: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    words = ("--jobs", "0", "--data-dir", str(mnist), "--trials", "1", "--json")
+    done = reproduce("mnist-accuracy", runs, *words)
+    assert (done.status, done.err) == (0, "")
+    lines = {(line["block"], line["line"]): line for line in done.report["lines"]}
+    assert len(lines) == 21
+    assert all(line["ours"] == [] and line["paper"] is not None for line in lines.values())
+    assert lines["class-conditional:0.45", "meta-ren"]["paper"] == 95.4
+    assert folders(runs) == set()
+
+    _, jobs = plan("mnist-accuracy", trials=1, out=runs, data_dir=mnist)
+    (job,) = [job for job in jobs if job.name == "symmetric:0.7, cce, seed 0"]
+    assert job.spec is not None
+    row = {"test_accuracy": 0.62, "test_accuracy_balanced": 0.62, "train_seconds": 1.0}
+    row |= dict.fromkeys(("label_precision", "label_recall", "selected_fraction"), 1.0)
+    run = {"header": {"spec": job.spec.model_dump(mode="json")}, "rows": [row] * 200}
+    (runs / "any-name.json.gz").write_bytes(gzip.compress(json.dumps(run).encode()))
+    done = reproduce("mnist-accuracy", runs, *words)
+    lines = {(line["block"], line["line"]): line for line in done.report["lines"]}
+    found = lines["symmetric:0.7", "cce"]
+    assert found["mean"] == pytest.approx(62)
+    assert found["difference"] == pytest.approx(0.81)
+    assert (found["paper"], found["word"]) == (61.19, "reproduced")
+    assert sum(line["trials"] for line in lines.values()) == 1
+    table = (runs / "mnist-accuracy.md").read_text()
+    assert "| cce | 62.00 | 1 | 200 | 61.19 ± 1.29 | +0.81 | reproduced |" in table
+    assert "| bare | - | - | - | 94.38 ± 0.13 | - | - |" in table
+
+
+def test_packed_runs_count_as_finished(trained: tuple[Path, Path, Done], tmp_path: Path) -> None:
+    own, runs, first = trained
+    for run in runs_in(runs):
+        pack(run, tmp_path / "packed")
+    done = reproduce(own, tmp_path / "packed")
+    assert (done.status, done.err) == (0, "")
+    assert folders(tmp_path / "packed") == set()
+    assert done.out.splitlines()[:-1] == first.out.splitlines()[:-1]
+
+
+# --- what fails -----------------------------------------------------------------------------------
+
+
+def test_a_run_that_fails_is_listed_with_its_reason_and_the_others_finish(tmp_path: Path) -> None:
+    patch = '[[patch]]\nwhen = { method = "cce" }\nset = { lr = 1e30 }\n'
+    own = written(tmp_path, OWN + patch)
+    done = reproduce(own, tmp_path / "runs", "--json", "--trials", "1")
+    assert done.status == 1
+    (reason,) = done.report["failed"].values()
+    assert list(done.report["failed"]) == ["cce, seed 0"]
+    assert "NaN" in reason
+    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {"cce": 0, "bare": 1}
+    assert done.err.splitlines()[-1] == f"labelnoise: failed: cce, seed 0: {reason}"
+    assert "Traceback" not in done.err
+    again = reproduce(own, tmp_path / "runs", "--trials", "1")  # it is tried again, and only it
+    assert again.status == 1
+    assert again.err.startswith("2 runs, 1 of them to train\n")
+    assert re.search(r"^ *cce +- +- +- *$", again.out, re.MULTILINE)
+    assert re.search(r"^ *bare +\d", again.out, re.MULTILINE)
+
+
+def test_data_that_cannot_be_read_fail_their_runs_alone(tmp_path: Path) -> None:
+    text = OWN.replace('dataset = "digits"', "")
+    own = written(tmp_path, text.replace("[axes]", '[axes]\ndataset = ["mnist", "digits"]'))
+    # A file where the folder should be: there is nothing to download into, so nobody tries.
+    done = reproduce(
+        own,
+        tmp_path / "runs",
+        "--json",
+        "--trials",
+        "1",
+        "--methods",
+        "cce",
+        "--data-dir",
+        str(own),
+    )
+    assert done.status == 1
+    assert list(done.report["failed"]) == ["mnist, cce, seed 0"]
+    assert "mnist" in done.report["failed"]["mnist, cce, seed 0"]
+    assert [line["trials"] for line in done.report["lines"]] == [0, 1]
+    assert done.err.splitlines()[0] == "2 runs, 1 of them to train"
+    assert done.err.splitlines()[-1].startswith("labelnoise: failed: mnist, cce, seed 0: ")
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+FIGURE = """
+[figure]
+panel = "noise"
+line = "method"
+metric = "thresholds_by_batch"
+trace = [0.0, 1.0]
+
+[figure.classes]
+"symmetric:0.5" = [0, 1]
+"""
+
+
+def test_a_figure_is_drawn_from_runs_that_keep_what_it_shows(tmp_path: Path) -> None:
+    own = written(tmp_path, OWN.split("[table]")[0] + FIGURE)
+    words = ("--methods", "bare", "--trials", "1", "--json")
+    done = reproduce(own, tmp_path / "runs", *words)
+    assert done.status == 0, done.err
+    assert done.report["lines"] == []
+    png, svg = map(Path, done.report["files"])
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in svg.read_text()
+    (run,) = runs_in(tmp_path / "runs")
+    assert run.header["spec"]["trace"] == [1, 2]
+    assert ["thresholds_by_batch" in row for row in run.rows] == [True, True]
+    again = reproduce(own, tmp_path / "runs", *words)
+    assert (again.status, again.err) == (0, "")
+    assert again.report == done.report
+
+
+# --- as a user calls it ---------------------------------------------------------------------------
+
+
+def test_on_a_terminal_bars_and_a_table_live_on_stderr_and_json_on_stdout(tmp_path: Path) -> None:
+    written(tmp_path, OWN)
+    words = ["reproduce", "own.toml", "--jobs", "2", "--trials", "1", "--epochs", "50", "--json"]
+    ours, theirs = pty.openpty()
+    environment = {"TERM": "xterm", "COLUMNS": "120", "LINES": "50", "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "labelnoise", *words],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    output, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    report = json.loads(output)
+    assert [line["epochs"] for line in report["lines"]] == [50, 50]
+    assert report["failed"] == {}
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert re.search(r"(cce|bare), seed 0 +\S+ +\d+/50 epochs +test \d+\.\d\d %", text)
+    assert re.search(r"[01] of 2 runs, time left \d+:\d\d:\d\d", text)
+    assert "Own: symmetric:0.5" in text  # the table that fills up
+    assert "to train" not in text
+    assert "Traceback" not in text
+
+
+def test_one_job_at_a_time(labelnoise: Labelnoise, tmp_path: Path) -> None:
+    written(tmp_path, OWN)
+    done = labelnoise("reproduce", "own.toml", "--jobs", "1", "--trials", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [line["trials"] for line in json.loads(done.stdout)["lines"]] == [1, 1]
