@@ -15,6 +15,7 @@ from labelnoise.record.run import Run
 
 PUBLISHED_AS = {"train_seconds": "run_seconds"}
 LEAST = 1.0  # percent points that seeds, splits and libraries may differ by
+MOST = 5.0  # and no more, however far the paper's own trials were apart
 LEAST_RATIO = 0.05  # of a ratio of times, likewise
 
 
@@ -143,7 +144,7 @@ def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[
     if table.over:
         margin, gain = LEAST_RATIO * line.paper, -line.difference
     else:
-        margin, gain = max(LEAST, 2 * (line.paper_std or 0)), line.difference
+        margin, gain = min(max(LEAST, 2 * (line.paper_std or 0)), MOST), line.difference
     if abs(gain) <= margin:
         return "reproduced", ""
     return ("better" if gain > 0 else "worse"), ""
