@@ -91,15 +91,16 @@ def _reproduce(options: Namespace) -> int:
     from labelnoise.experiment.present import lines_of, present, tables_of
     from labelnoise.experiment.reproduce import default_workers, execute, plan, results
 
-    experiment, jobs = plan(
-        options.experiment,
-        trials=options.trials,
-        epochs=options.epochs,
-        methods=options.methods,
-        only=dict(options.only or []),
-        out=options.out,
-        data_dir=options.data_dir,
-    )
+    with _warnings_on_one_line():
+        experiment, jobs = plan(
+            options.experiment,
+            trials=options.trials,
+            epochs=options.epochs,
+            methods=options.methods,
+            only=dict(options.only or []),
+            out=options.out,
+            data_dir=options.data_dir,
+        )
     workers = default_workers() if options.jobs is None else options.jobs
     if workers and any(job.pending for job in jobs):
         with LiveDisplay(lambda: tables_of(experiment, results(jobs))) as display:
@@ -116,7 +117,7 @@ def _reproduce(options: Namespace) -> int:
     else:
         for table in tables_of(experiment, results(jobs)):
             _console().print(table)
-        print("written: " + ", ".join(str(path) for path in written))
+        print("written: " + (", ".join(str(path) for path in written) or "nothing yet, no run"))
     for reason in dict.fromkeys(job.failed for job in failed):
         names = [job.name for job in failed if job.failed == reason]
         which = names[0] if len(names) == 1 else f"{len(names)} runs, from {names[0]} on"

@@ -483,6 +483,18 @@ def test_any_misspelt_key_suggests_the_nearest(old: str, new: str, hint: str) ->
         ('title = "Own"', 'title = "Own"\npublished = ["T44"]', "'T4'"),
         ('when = { method = "cce" }', 'when = { metod = "cce" }', "'method'"),
         ('[table]\nblock = "noise"\nline = "method"', "", "table"),
+        ('line = "method"', 'line = "method"\nover = { method = "cce" }', "'train_seconds'"),
+        ("[axes]", "[axes]\nlr = []", "'lr' is empty"),
+        (
+            '[table]\nblock = "noise"\nline = "method"',
+            '[figure]\npanel = "noise"\nline = "method"\nmetric = "test_acuracy"',
+            "'test_accuracy'",
+        ),
+        (
+            '[table]\nblock = "noise"\nline = "method"',
+            '[figure]\npanel = "noise"\nline = "trace"\nmetric = "test_accuracy"\ntrace = [1.0]',
+            "[figure.classes]",
+        ),
     ],
 )
 def test_a_file_that_cannot_work_is_told_before_anything_is_trained(

@@ -14,7 +14,6 @@ import statistics
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from labelnoise.cli import main
 from labelnoise.experiment.reproduce import plan, results, runs_in
 from labelnoise.record.run import Run, pack
 
-Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
+CORES = len(os.sched_getaffinity(0))
 
 OWN = """
 title = "Own"
@@ -66,11 +65,7 @@ class Done:
 
 
 def reproduce(experiment: Path | str, runs: Path, *words: str) -> Done:
-    """The command in this process; its workers stay for the next one.
-
-    Two workers, not one: see `test_one_job_at_a_time`. Paths are whole, because workers that stay
-    keep the folder they began in.
-    """
+    """The command in this process; those that train are processes of their own."""
     out, err = io.StringIO(), io.StringIO()
     jobs = () if "--jobs" in words else ("--jobs", "2")
     with redirect_stdout(out), redirect_stderr(err):
@@ -159,8 +154,7 @@ def test_workers_share_the_cores_and_seeds_share_the_labels(
     trained: tuple[Path, Path, Done],
 ) -> None:
     _, runs, _ = trained
-    cores = len(os.sched_getaffinity(0))
-    assert {run.header["threads"] for run in runs_in(runs)} == {max(1, cores // 2)}
+    assert {run.header["threads"] for run in runs_in(runs)} == {max(1, CORES // 2)}
     samples = [run.samples for run in runs_in(runs)]
     for other in samples[1:]:
         assert np.array_equal(samples[0]["given"], other["given"])
@@ -179,30 +173,35 @@ def test_the_second_time_nothing_is_trained(trained: tuple[Path, Path, Done]) ->
 def test_more_trials_reuse_those_that_are_there(copied: tuple[Path, Path]) -> None:
     own, runs = copied
     before, names = stamps(runs), folders(runs)
-    done = reproduce(own, runs, "--trials", "3", "--json")
+    done = reproduce(own, runs, "--trials", "3", "--methods", "cce", "--json")
     assert done.status == 0, done.err
-    assert done.err.startswith("6 runs, 2 of them to train\n")
-    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {"cce": 3, "bare": 3}
+    assert done.err.startswith("3 runs, 1 of them to train\ncce, seed 2: ")
+    (line,) = done.report["lines"]
+    assert (line["line"], line["trials"]) == ("cce", 3)
     after = stamps(runs)
     assert {name: after[name] for name in before} == before
-    new = folders(runs) - names
-    assert {Run(runs / name).header["spec"]["seed"] for name in new} == {2}
-    assert len(new) == 2
+    (new,) = folders(runs) - names
+    assert Run(runs / new).header["spec"]["seed"] == 2
     # And fewer again, without any training.
     fewer = reproduce(own, runs, "--trials", "1", "--json")
     assert [line["trials"] for line in fewer.report["lines"]] == [1, 1]
     assert fewer.err == ""
 
 
-def test_other_epochs_are_other_runs(copied: tuple[Path, Path]) -> None:
+def test_other_epochs_are_other_runs_and_one_job_at_a_time_will_do(
+    copied: tuple[Path, Path],
+) -> None:
     own, runs = copied
     before, names = stamps(runs), folders(runs)
-    done = reproduce(own, runs, "--epochs", "1", "--trials", "1", "--json")
+    words = ("--epochs", "1", "--trials", "1", "--methods", "cce", "--jobs", "1", "--json")
+    done = reproduce(own, runs, *words)
     assert done.status == 0, done.err
-    assert done.err.startswith("2 runs, 2 of them to train\n")
-    assert [line["epochs"] for line in done.report["lines"]] == [1, 1]
-    new = folders(runs) - names
-    assert [len(Run(runs / name).rows) for name in new] == [1, 1]
+    assert done.err.startswith("1 runs, 1 of them to train\n")
+    assert [line["epochs"] for line in done.report["lines"]] == [1]
+    (new,) = folders(runs) - names
+    run = Run(runs / new)
+    assert len(run.rows) == 1
+    assert run.header["threads"] == CORES  # it has them all
     after = stamps(runs)
     assert {name: after[name] for name in before} == before
 
@@ -225,10 +224,8 @@ def test_a_run_that_was_begun_is_still_to_train(copied: tuple[Path, Path]) -> No
     own, runs = copied
     (cut,) = runs.glob("digits-bare-*-seed1-*")
     (cut / "done").unlink()
-    done = reproduce(own, runs)
-    assert done.status == 0, done.err
-    assert done.err.startswith("4 runs, 1 of them to train\nbare, seed 1: ")
-    assert (cut / "done").exists()
+    _, jobs = plan(str(own), out=runs)
+    assert [job.name for job in jobs if job.pending] == ["bare, seed 1"]
 
 
 # --- what is chosen -------------------------------------------------------------------------------
@@ -350,45 +347,73 @@ def test_packed_runs_count_as_finished(trained: tuple[Path, Path, Done], tmp_pat
 # --- what fails -----------------------------------------------------------------------------------
 
 
-def test_a_run_that_fails_is_listed_with_its_reason_and_the_others_finish(tmp_path: Path) -> None:
-    patch = '[[patch]]\nwhen = { method = "cce" }\nset = { lr = 1e30 }\n'
-    own = written(tmp_path, OWN + patch)
-    done = reproduce(own, tmp_path / "runs", "--json", "--trials", "1")
-    assert done.status == 1
-    (reason,) = done.report["failed"].values()
-    assert list(done.report["failed"]) == ["cce, seed 0"]
-    assert "NaN" in reason
-    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {"cce": 0, "bare": 1}
-    assert done.err.splitlines()[-1] == f"labelnoise: failed: cce, seed 0: {reason}"
-    assert "Traceback" not in done.err
-    again = reproduce(own, tmp_path / "runs", "--trials", "1")  # it is tried again, and only it
-    assert again.status == 1
-    assert again.err.startswith("2 runs, 1 of them to train\n")
-    assert re.search(r"^ *cce +- +- +- *$", again.out, re.MULTILINE)
-    assert re.search(r"^ *bare +\d", again.out, re.MULTILINE)
+FAILING = """
+title = "Failing"
+explains = "five runs, of which one can finish"
+trials = 1
+
+[base]
+dataset = "digits"
+noise = "symmetric:0.5"
+epochs = 2
+
+[axes]
+way = [
+    { dataset = "mnist", method = "cce" },
+    { dataset = "mnist", method = "bare" },
+    { method = "cce", net = "mlp" },
+    { method = "cce", net = "deadly:net" },
+    { method = "bare" },
+]
+
+[[patch]]
+when = { net = "mlp" }
+set = { lr = 1e30 }
+
+[table]
+block = "noise"
+line = "way"
+"""
+DEADLY = """
+import os, signal
+def net(shape, classes):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_data_that_cannot_be_read_fail_their_runs_alone(tmp_path: Path) -> None:
-    text = OWN.replace('dataset = "digits"', "")
-    own = written(tmp_path, text.replace("[axes]", '[axes]\ndataset = ["mnist", "digits"]'))
+def test_runs_that_fail_are_listed_with_their_reasons_and_the_others_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("deadly.py").write_text(DEADLY)
+    own, runs = written(tmp_path, FAILING), tmp_path / "runs"
     # A file where the folder should be: there is nothing to download into, so nobody tries.
-    done = reproduce(
-        own,
-        tmp_path / "runs",
-        "--json",
-        "--trials",
-        "1",
-        "--methods",
-        "cce",
-        "--data-dir",
-        str(own),
-    )
+    done = reproduce(own, runs, "--json", "--data-dir", str(own))
     assert done.status == 1
-    assert list(done.report["failed"]) == ["mnist, cce, seed 0"]
-    assert "mnist" in done.report["failed"]["mnist, cce, seed 0"]
-    assert [line["trials"] for line in done.report["lines"]] == [0, 1]
-    assert done.err.splitlines()[0] == "2 runs, 1 of them to train"
-    assert done.err.splitlines()[-1].startswith("labelnoise: failed: mnist, cce, seed 0: ")
+    unread, diverged, killed = "mnist, cce, seed 0", "cce, mlp, seed 0", "cce, deadly:net, seed 0"
+    reasons = done.report["failed"]
+    assert set(reasons) == {unread, "mnist, bare, seed 0", diverged, killed}
+    assert str(own / "mnist") in reasons[unread]
+    assert "NaN" in reasons[diverged]
+    assert "SIGKILL" in reasons[killed]
+    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {
+        "mnist, cce": 0,
+        "mnist, bare": 0,
+        "cce, mlp": 0,
+        "cce, deadly:net": 0,
+        "bare": 1,
+    }
+    assert done.err.startswith("5 runs, 3 of them to train\n")
+    assert "Traceback" not in done.err
+    # What has one reason is told once.
+    assert [line for line in done.err.splitlines() if line.startswith("labelnoise: failed")] == [
+        f"labelnoise: failed: 2 runs, from {unread} on: {reasons[unread]}",
+        f"labelnoise: failed: {diverged}: {reasons[diverged]}",
+        f"labelnoise: failed: {killed}: {reasons[killed]}",
+    ]
+    _, jobs = plan(str(own), out=runs, data_dir=own)  # they would be tried again, and only they
+    assert [job.name for job in jobs if job.pending] == [diverged, killed]
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -461,8 +486,11 @@ def test_on_a_terminal_bars_and_a_table_live_on_stderr_and_json_on_stdout(tmp_pa
     assert "Traceback" not in text
 
 
-def test_one_job_at_a_time(labelnoise: Labelnoise, tmp_path: Path) -> None:
-    written(tmp_path, OWN)
-    done = labelnoise("reproduce", "own.toml", "--jobs", "1", "--trials", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    assert [line["trials"] for line in json.loads(done.stdout)["lines"]] == [1, 1]
+def test_a_damaged_run_is_left_aside_with_a_warning(copied: tuple[Path, Path]) -> None:
+    own, runs = copied
+    (cut,) = runs.glob("digits-bare-*-seed1-*")
+    (cut / "header.json").write_text("{")
+    done = reproduce(own, runs, "--jobs", "0", "--json")
+    assert done.status == 0
+    assert f"{cut} is left aside" in done.err
+    assert {line["line"]: line["trials"] for line in done.report["lines"]} == {"cce": 2, "bare": 1}

@@ -40,6 +40,8 @@ METRICS = {  # what a table can show, and what it is called there
     "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
     "train_seconds": "training time",
 }
+CURVES = ("test_accuracy", "label_precision", "label_recall", "selected_fraction")
+TIME, TRACED = "train_seconds", "thresholds_by_batch"
 
 
 class Strict(BaseModel):
@@ -172,6 +174,9 @@ def _check(experiment: Experiment) -> None:
     shown = experiment.table or experiment.figure
     if shown is None:
         raise LabelNoiseError("it has neither a [table] nor a [figure]")
+    for axis, values in experiment.axes.items():
+        if not values:
+            raise LabelNoiseError(f"axis {axis!r} is empty")
     settings = [cell.settings for cell in _product(experiment)]
     known = {key for each in settings for key in each} | set(experiment.axes)
     for key in ("dataset", "method"):
@@ -184,12 +189,29 @@ def _check(experiment: Experiment) -> None:
     for key in (key for patch in experiment.patch for key in patch.when):
         if key not in known | {key for patch in experiment.patch for key in patch.set}:
             raise unknown("setting of a patch", key, known)
-    for metric in experiment.table.metrics if experiment.table else ():
-        if metric not in METRICS:
-            raise unknown("metric", metric, METRICS)
+    if experiment.table:
+        _check_table(experiment.table)
+    if experiment.figure:
+        _check_figure(experiment.figure)
     for table in experiment.published:
         if table not in published().tables:
             raise unknown("published table", table, published().tables)
+
+
+def _check_table(table: Table) -> None:
+    for metric in table.metrics:
+        if metric not in METRICS:
+            raise unknown("metric", metric, METRICS)
+    if table.over and set(table.metrics) != {TIME}:
+        raise LabelNoiseError(f"ratios ('over') are taken of {TIME!r} alone")
+
+
+def _check_figure(figure: Figure) -> None:
+    if figure.trace:
+        if figure.metric != TRACED or not figure.classes:
+            raise LabelNoiseError(f"a trace shows {TRACED!r} and needs [figure.classes]")
+    elif figure.metric not in CURVES:
+        raise unknown("metric", figure.metric, CURVES)
 
 
 def cells(

@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 from joblib import Parallel, delayed
+from pydantic import ValidationError
 
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
@@ -102,19 +104,35 @@ def plan(
         for cell in found
     ]
     _specify(jobs, data_dir)
-    finished = {Spec.of(run.header["spec"]).identity(): run for run in runs_in(out) if run.done}
+    finished = _finished(out)
     for job in jobs:
         if job.spec is not None:
             job.run = finished.get(job.spec.identity())
     return experiment, jobs
 
 
+def _finished(folder: Path) -> dict[str, Run]:
+    """The finished runs in a folder by what they are; one that cannot be read is not one."""
+    found = {}
+    for path in _paths(folder):
+        try:
+            run = Run(path)
+            if run.done:
+                found[Spec.of(run.header["spec"]).identity()] = run
+        except (LabelNoiseError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"{path} is left aside: {reason}", stacklevel=2)
+    return found
+
+
 def runs_in(folder: Path) -> Iterator[Run]:
     """All runs in a folder: folders of runs, and packed ones."""
-    for path in sorted(folder.glob(f"*/{HEADER}")):
-        yield Run(path.parent)
-    for path in sorted(folder.glob(f"*{PACKED}")):
-        yield Run(path)
+    return (Run(path) for path in _paths(folder))
+
+
+def _paths(folder: Path) -> list[Path]:
+    folders = [path.parent for path in sorted(folder.glob(f"*/{HEADER}"))]
+    return folders + sorted(folder.glob(f"*{PACKED}"))
 
 
 def results(jobs: Sequence[Job]) -> list[Result]:
