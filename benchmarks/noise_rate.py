@@ -18,8 +18,9 @@ import torch
 from labelnoise.data import read
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
+from labelnoise.experiment.estimate import estimated_rate
 from labelnoise.experiment.parts import divide
-from labelnoise.experiment.run import noise_rate_estimate, specify
+from labelnoise.experiment.run import specify
 from labelnoise.noise import parse
 
 NOISES = (
@@ -51,10 +52,10 @@ def main() -> None:
             assert parts.train.truth is not None
             truth = float((parts.train.given != parts.train.truth).double().mean())
             found = [
-                noise_rate_estimate(
+                estimated_rate(
                     specify(Ask(name, "coteaching", noise, seed=seed), dataset),
                     dataset,
-                    parts,
+                    parts.train,
                     torch.device("cpu"),
                 )
                 for seed in range(options.seeds)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from labelnoise.batch import Batch, Step
 from labelnoise.data.scale import raw
 from labelnoise.data.train import Train
-from labelnoise.experiment.estimate import estimated_rate, rate_by_sure_predictions
+from labelnoise.experiment.estimate import rate_after_training, rate_by_sure_predictions
 from labelnoise.experiment.run import train
 from labelnoise.learner import Learner, Recipe
 from labelnoise.methods.cce import CCE
@@ -168,7 +168,7 @@ def test_it_trains_a_small_set_for_many_epochs_and_asks_the_method() -> None:
         labels, 3, lambda: Learner(network, Recipe(schedule="constant")), stream(0, "method")
     )
     walk = Train(inputs, labels, raw(inputs), batch_size=20, seed=0)
-    assert estimated_rate(Still(), problem, walk) == pytest.approx(0.25)
+    assert rate_after_training(Still(), problem, walk) == pytest.approx(0.25)
     assert seen == [20] * 1002  # whole epochs, until at least 1,000 steps are made
 
 

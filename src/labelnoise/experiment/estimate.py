@@ -14,17 +14,54 @@ import math
 import torch
 from torch import Tensor
 
+from labelnoise.data.dataset import Dataset
+from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate, flushing_denormals, own_chance
+from labelnoise.experiment.learners import new_learners
+from labelnoise.experiment.parts import Noisy
+from labelnoise.experiment.spec import Spec, expand
 from labelnoise.method import Method
 from labelnoise.problem import Problem
-from labelnoise.seeds import derive
+from labelnoise.seeds import derive, stream
 
+ESTIMATOR = "bare"
 EPOCHS = 10
 STEPS = 1000  # at least; ten epochs of a small data set teach a network nothing
 
 
-def estimated_rate(method: Method, problem: Problem, train: Train) -> float:
+def estimated_rate(spec: Spec, dataset: Dataset, part: Noisy, device: torch.device) -> float:
+    """The fraction of wrong labels in a run's training part, on the run's own net.
+
+    BARE is trained as we recommend it, for as long as it takes to tell classes apart.
+    """
+    short = expand(
+        dataset=spec.dataset,
+        digest=spec.digest,
+        method=ESTIMATOR,
+        noise=spec.noise,
+        net=spec.net,
+        changes={"schedule": "constant"},
+        seed=spec.seed,
+    )
+    train = Train(
+        inputs=part.inputs.to(device),
+        labels=part.given.to(device),
+        scaling=SCALES[short.training.scale](part.inputs).to(device),
+        batch_size=short.training.batch_size,
+        seed=spec.seed,
+    )
+    num_classes = len(dataset.classes)
+    problem = Problem(
+        labels=train.labels,
+        num_classes=num_classes,
+        new_learner=new_learners(short, tuple(dataset.inputs.shape[1:]), num_classes, device),
+        generator=stream(spec.seed, "estimate"),
+    )
+    return rate_after_training(short.method_instance(), problem, train)
+
+
+def rate_after_training(method: Method, problem: Problem, train: Train) -> float:
     """The fraction of wrong labels, by what `method` predicts after a short training."""
     epochs = max(EPOCHS, math.ceil(STEPS * train.batch_size / len(train)))
     method.setup(problem)

@@ -13,7 +13,7 @@ from labelnoise.data.scale import Scaling
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment.run import new_learners
+from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.spec import Spec
 from labelnoise.problem import Problem
 from labelnoise.record.run import Run

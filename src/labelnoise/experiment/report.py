@@ -12,7 +12,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -20,8 +20,7 @@ from typing import Any, TypeVar
 
 import labelnoise
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment.table import percent
-from labelnoise.methods import method_named
+from labelnoise.experiment.table import changed_settings, named, percent
 from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import HEADER, PACKED, Run
 
@@ -153,13 +152,13 @@ def _read_all(folder: Path) -> tuple[list[Trial], list[Json]]:
 def _read(path: Path, name: str) -> Trial:
     run = Run(path)
     rows, spec = run.rows, run.header["spec"]
-    noise, changed = run.header.get(NOISE) or {}, _changed_settings(spec)
+    noise, changed = run.header.get(NOISE) or {}, changed_settings(spec)
     wrong_labels = percent(_finite(noise.get("rate")))
     return Trial(
         path=name,
         done=run.done,
         method=spec["method"],
-        label=_label(spec["method"], changed),
+        label=named(spec["method"], changed),
         where=tuple(str(spec[key]) for key in WHERE),
         how=_how({**spec, "settings": changed}),
         seed=int(spec["seed"]),
@@ -172,24 +171,6 @@ def _read(path: Path, name: str) -> Trial:
         about=_about(run.header, wrong_labels),
         transition=_transition(noise.get("transition") or [], run.header),
     )
-
-
-def _changed_settings(spec: Json) -> Json:
-    """The settings of a method that are not its defaults."""
-    try:
-        defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
-    except LabelNoiseError:  # recorded by a version that has other methods
-        defaults = {}
-    return {
-        name: value
-        for name, value in spec["settings"].items()
-        if value is not None and value != defaults.get(name)
-    }
-
-
-def _label(method: str, settings: Json) -> str:
-    words = (v if isinstance(v, str) else f"{name}={v}" for name, v in settings.items())
-    return " ".join([method, *words])
 
 
 def _how(spec: Json) -> How:

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
-import platform
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-import labelnoise
 from labelnoise import nets
 from labelnoise.data import read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
-from labelnoise.data.scale import SCALES, Scaling
+from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import estimated_rate
-from labelnoise.experiment.parts import Noisy, Parts, digest, divide
-from labelnoise.experiment.spec import Spec, expand
+from labelnoise.experiment.header import header_of, samples_of
+from labelnoise.experiment.learners import new_learners
+from labelnoise.experiment.parts import Parts, digest, divide
+from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
-from labelnoise.learner import Learner
-from labelnoise.noise import parse, realised
+from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.record.journal import Journal
 from labelnoise.record.run import HEADER, Row, Run, finished
-from labelnoise.record.tally import Tally
-from labelnoise.seeds import derive, stream
-
-ESTIMATOR = "bare"  # what estimates a noise rate that nobody knows
+from labelnoise.seeds import stream
 
 
 def train(
@@ -140,26 +133,6 @@ def specify(ask: Ask, dataset: Dataset) -> Spec:
     return spec
 
 
-def new_learners(
-    spec: Spec, shape: tuple[int, ...], num_classes: int, device: torch.device | str = "cpu"
-) -> Callable[[], Learner]:
-    """A maker of learners, each initialised from the run's seed and its number, nothing else."""
-    numbers = itertools.count()
-    build = nets.net_named(spec.net)
-
-    def new_learner() -> Learner:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(spec.seed, "init", next(numbers)))
-            try:
-                network = build(shape, num_classes)
-            except TypeError as error:
-                raise LabelNoiseError(f"cannot build net {spec.net!r}: {error}") from error
-        nets.check(network, shape, num_classes, spec.net)
-        return Learner(network.to(device), spec.training.recipe())
-
-    return new_learner
-
-
 def _train(
     spec: Spec,
     dataset: Dataset,
@@ -187,7 +160,7 @@ def _train(
         noise_rate=_noise_rate(spec, dataset, parts, device, path),
         trusted=supply.as_train(training),
     )
-    header = _header(spec, dataset, parts, scaling, device)
+    header = header_of(spec, dataset, parts, scaling, device)
     header |= {"noise_rate": problem.noise_rate, "trusted_rows": supply.rows}
     with Journal(path, header) as journal:
         if finished(path):  # by another process, while this one waited or read
@@ -206,7 +179,7 @@ def _train(
             journal=journal,
             watch=None if watch is None else partial(watch, spec),
         )
-        return journal.finish(_samples(parts.train, tally))
+        return journal.finish(samples_of(parts.train, tally))
 
 
 def _noise_rate(
@@ -221,109 +194,7 @@ def _noise_rate(
     if (path / HEADER).exists():  # estimated when the run began
         begun: float = Run(path).header["noise_rate"]
         return begun
-    return noise_rate_estimate(spec, dataset, parts, device)
-
-
-def noise_rate_estimate(spec: Spec, dataset: Dataset, parts: Parts, device: torch.device) -> float:
-    """By a short run of BARE as we recommend it, on the same network and given labels."""
-    short = expand(
-        dataset=spec.dataset,
-        digest=spec.digest,
-        method=ESTIMATOR,
-        noise=spec.noise,
-        net=spec.net,
-        changes={"schedule": "constant"},
-        seed=spec.seed,
-    )
-    labels, num_classes = parts.train.given.to(device), len(dataset.classes)
-    problem = Problem(
-        labels=labels,
-        num_classes=num_classes,
-        new_learner=new_learners(short, tuple(dataset.inputs.shape[1:]), num_classes, device),
-        generator=stream(spec.seed, "estimate"),
-    )
-    train = Train(
-        inputs=parts.train.inputs.to(device),
-        labels=labels,
-        scaling=SCALES[short.training.scale](parts.train.inputs).to(device),
-        batch_size=short.training.batch_size,
-        seed=spec.seed,
-    )
-    return estimated_rate(short.method_instance(), problem, train)
-
-
-def _samples(part: Noisy, tally: Tally) -> dict[str, np.ndarray[Any, Any]]:
-    """One entry a training sample, for those who look for wrong labels."""
-    state = {name: values.cpu() for name, values in tally.samples.items()}
-    seen = state["seen"].clamp(min=1)
-    columns = {
-        "row": part.rows,
-        "given": part.given,
-        "seen": state["seen"],
-        "selected": state["selected"],
-        "probability_last": state["probability_last"],
-        "probability_mean": state["probability_sum"] / seen,
-        "predicted": state["predicted"],
-    }
-    if part.truth is not None:
-        columns["truth"] = part.truth
-    return {name: values.numpy() for name, values in columns.items()}
-
-
-def _header(
-    spec: Spec, dataset: Dataset, parts: Parts, scaling: Scaling, device: torch.device
-) -> dict[str, Any]:
-    """What a reader of the run needs to know, and what `predict` needs to load it."""
-    header: dict[str, Any] = {
-        "spec": spec.model_dump(mode="json"),
-        "classes": list(dataset.classes),
-        "shape": list(dataset.inputs.shape[1:]),
-        "dtype": str(dataset.inputs.dtype),
-        "scaling": {
-            "shift": scaling.shift.tolist(),
-            "factor": scaling.factor.tolist(),
-        },
-        "rows": {
-            "train": len(parts.train.given),
-            "validation": len(parts.validation.given),
-            "test": len(parts.test.labels),
-        },
-        "versions": {
-            "labelnoise": labelnoise.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "commit": _commit(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-    }
-    if parts.train.truth is not None:
-        rate, matrix = realised(parts.train.truth, parts.train.given, len(dataset.classes))
-        header["realised_noise"] = {"rate": rate, "transition": matrix.tolist()}
-    return header
-
-
-def _commit() -> str | None:
-    """The commit of the source that runs, when it runs from a checkout of ours."""
-    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None  # installed, perhaps inside a checkout of the user's
-    return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-
-
-def _git(*words: str) -> str | None:
-    try:
-        asked = subprocess.run(  # noqa: S603 - no word of it comes from outside
-            ["git", "-C", str(Path(__file__).parent), *words],  # noqa: S607
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return asked.stdout.strip()
+    return estimated_rate(spec, dataset, parts.train, device)
 
 
 def _device(name: str) -> torch.device:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.outcome import Line
 from labelnoise.methods import method_named
 from labelnoise.record.run import Run
@@ -66,13 +68,26 @@ def _about(run: Run) -> dict[str, str]:
 def label(run: Run) -> str:
     """What a run is called in a table or legend: its method, and settings that are not default."""
     spec = run.header["spec"]
-    defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
-    changed = [
-        value if isinstance(value, str) else f"{name}={value}"
+    return named(spec["method"], changed_settings(spec))
+
+
+def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a recorded method that are not its defaults."""
+    try:
+        defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
+    except LabelNoiseError:  # recorded by a version that has other methods
+        defaults = {}
+    return {
+        name: value
         for name, value in spec["settings"].items()
-        if value is not None and value != defaults[name]
-    ]
-    return " ".join([spec["method"], *changed])
+        if value is not None and value != defaults.get(name)
+    }
+
+
+def named(method: str, settings: Mapping[str, Any]) -> str:
+    """A method with settings, in words."""
+    words = (v if isinstance(v, str) else f"{name}={v}" for name, v in settings.items())
+    return " ".join([method, *words])
 
 
 def percent(fraction: float | None) -> str:
