@@ -20,6 +20,8 @@ from labelnoise import BARE, CCE, Batch, LabelNoiseError, Learner, bare_select
 from labelnoise.learner import Recipe
 from labelnoise.methods.bare import SMALL, select, thresholds
 
+from .small import largest_difference, weights
+
 RULES = ("batch", "class", "midpoint")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -580,15 +582,6 @@ def with_learner(method: Any, module: nn.Module, optimiser: str = "sgd", lr: flo
 def gradients(module: nn.Module) -> list[Tensor]:
     found = [parameter.grad for parameter in module.parameters()]
     return [gradient.clone() for gradient in found if gradient is not None]
-
-
-def weights(module: nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in module.parameters()]
-
-
-def largest_difference(one: list[Tensor], other: list[Tensor]) -> float:
-    assert len(one) == len(other) > 0
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize(("threshold", "kappa"), rules_and_kappas())

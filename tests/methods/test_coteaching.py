@@ -14,51 +14,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from labelnoise import CCE, Batch, LabelNoiseError, Learner, Problem
-from labelnoise.learner import Recipe
+from labelnoise import CCE, Batch, LabelNoiseError, Problem
 from labelnoise.methods.coteaching import CoTeaching, forget_rate, small_loss
-from labelnoise.seeds import stream
+
+from .regression import Regression
+from .small import largest_difference, mask, random_batch, set_up, small_problem, weights
 
 FEATURES, CLASSES = 5, 4
 
-Array = NDArray[np.float64]
-
 
 # --- the slow reference: two softmax regressions in NumPy, one sample after the other -------------
-
-
-class Regression:
-    """Logits W x + b under SGD with momentum 0.9, its gradients written out."""
-
-    def __init__(self, linear: nn.Linear, lr: float) -> None:
-        self.weight: Array = linear.weight.detach().numpy().copy()
-        self.bias: Array = linear.bias.detach().numpy().copy()
-        self.lr = lr
-        self.momentum = [np.zeros_like(self.weight), np.zeros_like(self.bias)]
-
-    def probs(self, x: Array) -> Array:
-        scores = self.weight @ x + self.bias
-        unnormalised = np.exp(scores - scores.max())
-        result: Array = unnormalised / unnormalised.sum()
-        return result
-
-    def losses(self, inputs: Array, labels: list[int]) -> list[float]:
-        return [-math.log(self.probs(x)[y]) for x, y in zip(inputs, labels, strict=True)]
-
-    def descend(self, inputs: Array, labels: list[int], chosen: list[int]) -> None:
-        """One step on the mean cross-entropy of the chosen samples; on none, the momentum alone."""
-        slopes = [np.zeros_like(self.weight), np.zeros_like(self.bias)]
-        for i in chosen:
-            error = self.probs(inputs[i])
-            error[labels[i]] -= 1
-            slopes[0] += np.outer(error, inputs[i]) / len(chosen)
-            slopes[1] += error / len(chosen)
-        self.momentum = [0.9 * m + s for m, s in zip(self.momentum, slopes, strict=True)]
-        self.weight = self.weight - self.lr * self.momentum[0]
-        self.bias = self.bias - self.lr * self.momentum[1]
 
 
 def slow_keep_rate(rate: float, epoch: int, ramp: int, exponent: float) -> float:
@@ -91,39 +58,11 @@ def problem(
     build: Callable[[int], nn.Module] = linear, noise_rate: float | None = 0.4, **recipe: Any
 ) -> Problem:
     numbers = itertools.count()
-    recipe = {"optimiser": "sgd", "lr": 0.1, "schedule": "constant", **recipe}
-    return Problem(
-        labels=torch.arange(60) % CLASSES,
-        num_classes=CLASSES,
-        new_learner=lambda: Learner(build(next(numbers)), Recipe(**recipe)),
-        generator=stream(0, "method"),
-        noise_rate=noise_rate,
-    )
+    return small_problem(lambda: build(next(numbers)), CLASSES, noise_rate=noise_rate, **recipe)
 
 
 def batch(seed: int, time: float = 0.0, rows: int = 13) -> Batch:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Batch((inputs,), labels, torch.randperm(60, generator=chance)[:rows], time)
-
-
-def set_up(method: CoTeaching, told: Problem) -> CoTeaching:
-    method.setup(told)
-    return method
-
-
-def weights(module: nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in module.parameters()]
-
-
-def largest_difference(one: list[Tensor], other: list[Tensor]) -> float:
-    assert len(one) == len(other) > 0
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
-
-
-def mask(chosen: list[int], rows: int) -> list[float]:
-    return [float(i in chosen) for i in range(rows)]
+    return random_batch(seed, rows, FEATURES, CLASSES, time)
 
 
 # --- the step against the reference ---------------------------------------------------------------

@@ -14,67 +14,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from labelnoise import CCE, Batch, LabelNoiseError, Learner, Problem
-from labelnoise.learner import Recipe
+from labelnoise import CCE, Batch, LabelNoiseError, Problem
 from labelnoise.methods.coteaching import CoTeaching
 from labelnoise.methods.coteaching_plus import CoTeachingPlus, small_loss_within
-from labelnoise.seeds import stream
+
+from .regression import Regression
+from .small import largest_difference, mask, random_batch, set_up, small_problem, weights
 
 FEATURES, CLASSES, ROWS = 5, 3, 14
 
-Array = NDArray[np.float64]
-
 
 # --- the slow reference: two softmax regressions in NumPy, one sample after the other -------------
-
-
-def softmax(scores: Array) -> Array:
-    unnormalised = np.exp(scores - scores.max())
-    result: Array = unnormalised / unnormalised.sum()
-    return result
-
-
-class Regression:
-    """Logits W x + b under SGD with momentum 0.9, its gradients written out."""
-
-    def __init__(self, linear: nn.Linear, lr: float) -> None:
-        self.weight: Array = linear.weight.detach().numpy().copy()
-        self.bias: Array = linear.bias.detach().numpy().copy()
-        self.lr = lr
-        self.momentum = [np.zeros_like(self.weight), np.zeros_like(self.bias)]
-
-    def probs(self, x: Array) -> Array:
-        return softmax(self.weight @ x + self.bias)
-
-    def losses(self, inputs: Array, labels: list[int], twice: bool = False) -> list[float]:
-        found = []
-        for x, y in zip(inputs, labels, strict=True):
-            probs = self.probs(x)
-            found.append(-math.log(softmax(probs)[y] if twice else probs[y]))
-        return found
-
-    def predicted(self, inputs: Array) -> list[int]:
-        return [int(self.probs(x).argmax()) for x in inputs]
-
-    def descend(
-        self, inputs: Array, labels: list[int], chosen: list[int], twice: bool = False
-    ) -> None:
-        """One step on the mean cross-entropy of the chosen samples; on none, the momentum alone."""
-        slopes = [np.zeros_like(self.weight), np.zeros_like(self.bias)]
-        for i in chosen:
-            probs = self.probs(inputs[i])
-            error = softmax(probs) if twice else probs.copy()
-            error[labels[i]] -= 1
-            if twice:  # through the first softmax: dp_j/dz_k = p_j (1[j = k] - p_k)
-                error = probs * (error - error @ probs)
-            slopes[0] += np.outer(error, inputs[i]) / len(chosen)
-            slopes[1] += error / len(chosen)
-        self.momentum = [0.9 * m + s for m, s in zip(self.momentum, slopes, strict=True)]
-        self.weight = self.weight - self.lr * self.momentum[0]
-        self.bias = self.bias - self.lr * self.momentum[1]
 
 
 def slow_smallest(losses: list[float], among: list[int], drop: float) -> list[int]:
@@ -92,12 +44,11 @@ def slow_choice(
     warm: bool,
     step: int,
     agree_steps: int,
-    twice: bool = False,
 ) -> tuple[list[int], list[int], str]:
     """What each network hands over, by the steps of ALGORITHMS.md 1.4, and which branch it was."""
     inputs, labels = made.inputs.numpy(), made.labels.tolist()
     every = list(range(len(labels)))
-    losses = one.losses(inputs, labels, twice), other.losses(inputs, labels, twice)
+    losses = one.losses(inputs, labels), other.losses(inputs, labels)
     if warm:
         kept = [slow_smallest(each, every, drop) or [int(np.argmin(each))] for each in losses]
         return kept[0], kept[1], "warm-up"
@@ -117,47 +68,19 @@ def linear(seed: int) -> nn.Linear:
     return nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
 
 
-def problem(
-    build: Callable[[int], nn.Module] = linear, noise_rate: float | None = 0.4, **recipe: Any
-) -> Problem:
-    numbers = itertools.count()
-    recipe = {"optimiser": "sgd", "lr": 0.1, "schedule": "constant", **recipe}
-    return Problem(
-        labels=torch.arange(60) % CLASSES,
-        num_classes=CLASSES,
-        new_learner=lambda: Learner(build(next(numbers)), Recipe(**recipe)),
-        generator=stream(0, "method"),
-        noise_rate=noise_rate,
-    )
-
-
 def identical(number: int) -> nn.Module:
     return linear(0)
 
 
+def problem(
+    build: Callable[[int], nn.Module] = linear, noise_rate: float | None = 0.4, **recipe: Any
+) -> Problem:
+    numbers = itertools.count()
+    return small_problem(lambda: build(next(numbers)), CLASSES, noise_rate=noise_rate, **recipe)
+
+
 def batch(seed: int, time: float = 0.0, rows: int = ROWS) -> Batch:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Batch((inputs,), labels, torch.randperm(60, generator=chance)[:rows], time)
-
-
-def set_up(method: CoTeachingPlus, told: Problem) -> CoTeachingPlus:
-    method.setup(told)
-    return method
-
-
-def weights(module: nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in module.parameters()]
-
-
-def largest_difference(one: list[Tensor], other: list[Tensor]) -> float:
-    assert len(one) == len(other) > 0
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
-
-
-def mask(chosen: list[int], rows: int = ROWS) -> list[float]:
-    return [float(i in chosen) for i in range(rows)]
+    return random_batch(seed, rows, FEATURES, CLASSES, time)
 
 
 # --- the step against the reference ---------------------------------------------------------------
@@ -179,7 +102,7 @@ def test_steps_equal_the_slow_reference_in_every_branch(
     for number, time in enumerate(np.linspace(0, 7.5, 31)):
         rows = 2 if number % 3 == 2 else ROWS
         made = batch(number, float(time), rows)
-        twice = double_softmax and time >= 2
+        first.twice = second.twice = double_softmax and time >= 2
         of_first, of_second, branch = slow_choice(
             first,
             second,
@@ -188,15 +111,14 @@ def test_steps_equal_the_slow_reference_in_every_branch(
             warm=bool(time < 2),
             step=number,
             agree_steps=agree_steps,
-            twice=bool(twice),
         )
         branches.append(branch)
         inputs, labels = made.inputs.numpy(), made.labels.tolist()
-        by_first, by_second = (one.losses(inputs, labels, twice) for one in (first, second))
+        by_first, by_second = (one.losses(inputs, labels) for one in (first, second))
         loss = sum(by_first[i] for i in of_second) / max(len(of_second), 1)
         peer_loss = sum(by_second[i] for i in of_first) / max(len(of_first), 1)
-        first.descend(inputs, labels, of_second, twice)
-        second.descend(inputs, labels, of_first, twice)
+        first.descend(inputs, labels, of_second)
+        second.descend(inputs, labels, of_first)
 
         step = method.step(made)
         assert step.weight.tolist() == mask(of_second, rows), branch

@@ -13,11 +13,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from labelnoise import Batch, LabelNoiseError, Learner, Problem
-from labelnoise.learner import Recipe
+from labelnoise import Batch, LabelNoiseError, Problem
 from labelnoise.methods.curriculum_loss import (
     CurriculumLoss,
     hard_hinge,
@@ -25,11 +23,11 @@ from labelnoise.methods.curriculum_loss import (
     select,
     soft_hinge,
 )
-from labelnoise.seeds import stream
+
+from .regression import Array
+from .small import mask, random_batch, set_up, small_problem
 
 FEATURES, CLASSES, ROWS = 5, 4, 16
-
-Array = NDArray[np.float64]
 
 
 # --- the slow reference: NumPy float64, one sample after the other --------------------------------
@@ -100,42 +98,24 @@ def linear() -> nn.Linear:
     return made
 
 
-def problem(
-    build: Callable[[], nn.Module] = linear, noise_rate: float | None = 0.3, **recipe: Any
-) -> Problem:
-    recipe = {"optimiser": "sgd", "lr": 0.1, "schedule": "constant", **recipe}
-    return Problem(
-        labels=torch.arange(60) % CLASSES,
-        num_classes=CLASSES,
-        new_learner=lambda: Learner(build(), Recipe(**recipe)),
-        generator=stream(0, "method"),
-        noise_rate=noise_rate,
-    )
-
-
-def batch(seed: int, time: float = 0.0, rows: int = ROWS) -> Batch:
-    """Labels of which two thirds are what the network of `linear` predicts."""
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    predicted = linear()(inputs).argmax(dim=1)
-    labels = torch.where(torch.rand(rows, generator=chance) < 2 / 3, predicted, labels)
-    return Batch((inputs,), labels, torch.randperm(60, generator=chance)[:rows], time)
-
-
-def set_up(method: CurriculumLoss, told: Problem) -> CurriculumLoss:
-    method.setup(told)
-    return method
-
-
 def scores_and_labels(rows: int = 40, seed: int = 0) -> tuple[Tensor, Tensor]:
     chance = torch.Generator().manual_seed(seed)
     scores = 2 * torch.randn(rows, CLASSES, generator=chance, dtype=torch.float64)
     return scores, torch.randint(CLASSES, (rows,), generator=chance)
 
 
-def mask(chosen: list[int], rows: int) -> list[bool]:
-    return [i in chosen for i in range(rows)]
+def problem(
+    build: Callable[[], nn.Module] = linear, noise_rate: float | None = 0.3, **recipe: Any
+) -> Problem:
+    return small_problem(build, CLASSES, noise_rate=noise_rate, **recipe)
+
+
+def batch(seed: int, time: float = 0.0, rows: int = ROWS) -> Batch:
+    """Labels of which two thirds are what the network of `linear` predicts."""
+    made = random_batch(seed, rows, FEATURES, CLASSES, time)
+    kept = torch.rand(rows, generator=torch.Generator().manual_seed(seed)) < 2 / 3
+    labels = torch.where(kept, linear()(made.inputs).argmax(dim=1), made.labels)
+    return Batch((made.inputs,), labels, made.index, time)
 
 
 # --- the hinges -----------------------------------------------------------------------------------

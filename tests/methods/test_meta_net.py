@@ -13,95 +13,31 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from labelnoise import Batch, LabelNoiseError, Learner, Problem
-from labelnoise.data.scale import Scaling
+from labelnoise import Batch, Learner
 from labelnoise.data.train import Train
 from labelnoise.learner import Recipe
 from labelnoise.methods.meta_net import MetaNet, weight_net
-from labelnoise.seeds import stream
 
-FEATURES, CLASSES, ROWS, TRUSTED = 6, 4, 18, 10
-LR = 0.1
-
+from .meta import (
+    CLASSES,
+    FEATURES,
+    LR,
+    ROWS,
+    batch,
+    frozen,
+    mlp,
+    problem,
+    trainable,
+    trusted_set,
+    trusted_train,
+    with_norm,
+)
+from .small import largest_difference, set_up, weights
 
 # --- networks and a small problem -----------------------------------------------------------------
 
 
-def mlp() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(FEATURES, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, CLASSES)
-    ).double()
-
-
-def with_norm() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Unflatten(1, (1, FEATURES)),
-        nn.Conv1d(1, 3, 3, padding=1),
-        nn.BatchNorm1d(3),
-        nn.ReLU(),
-        nn.MaxPool1d(2),
-        nn.Flatten(),
-        nn.Linear(9, CLASSES),
-    ).double()
-
-
-def frozen() -> nn.Module:
-    made = mlp()
-    next(made.parameters()).requires_grad_(False)
-    return made
-
-
 NETS: tuple[Callable[[], nn.Module], ...] = (mlp, with_norm, frozen)
-
-
-def zero() -> Tensor:
-    return torch.tensor(0.0, dtype=torch.float64)
-
-
-def trusted_train(seed: int = 99, rows: int = TRUSTED) -> Train:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Train(inputs, labels, Scaling(zero(), zero() + 1), batch_size=4, seed=0)
-
-
-def problem(
-    build: Callable[[], nn.Module] = mlp,
-    trusted: Train | None = None,
-    seed: int = 0,
-    **recipe: Any,
-) -> Problem:
-    recipe = {"optimiser": "sgd", "lr": LR, "schedule": "constant", **recipe}
-    return Problem(
-        labels=torch.arange(60) % CLASSES,
-        num_classes=CLASSES,
-        new_learner=lambda: Learner(build(), Recipe(**recipe)),
-        generator=stream(seed, "method"),
-        trusted=trusted_train() if trusted is None else trusted,
-    )
-
-
-def batch(seed: int = 0, rows: int = ROWS) -> Batch:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = 2 * torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Batch((inputs,), labels, torch.randperm(60, generator=chance)[:rows], time=0.0)
-
-
-def set_up(method: MetaNet, told: Problem) -> MetaNet:
-    method.setup(told)
-    return method
-
-
-def weights(module: nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in module.parameters()]
-
-
-def largest_difference(one: list[Tensor], other: list[Tensor]) -> float:
-    assert len(one) == len(other) > 0
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
 
 
 def found_gradient(method: MetaNet) -> list[Tensor]:
@@ -111,10 +47,6 @@ def found_gradient(method: MetaNet) -> list[Tensor]:
 
 
 # --- references -----------------------------------------------------------------------------------
-
-
-def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def slow_weight(parameters: list[Tensor], loss: float) -> Tensor:
@@ -318,7 +250,7 @@ def test_worked_example_of_a_step() -> None:
         return network
 
     one = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    trusted = Train(one, torch.tensor([0]), Scaling(zero(), zero() + 1), batch_size=1, seed=0)
+    trusted = trusted_set(one, torch.tensor([0]), batch_size=1)
     method = set_up(
         MetaNet(hidden=1, inner_lr=6.0, meta_lr=0.1, meta_decay=0.0),
         problem(indifferent, trusted, lr=1.0),
@@ -388,7 +320,7 @@ def test_v_learns_to_weigh_small_losses_more_where_large_ones_are_wrong() -> Non
         return centres[truth] + 0.5 * torch.randn(rows, FEATURES, generator=chance), truth
 
     inputs, truth = samples(40)
-    trusted = Train(inputs, truth, Scaling(zero(), zero() + 1), batch_size=40, seed=0)
+    trusted = trusted_set(inputs, truth, batch_size=40)
     method = set_up(MetaNet(meta_lr=0.02, inner_lr=1.0), problem(mlp, trusted, lr=0.01))
     for _ in range(100):
         inputs, truth = samples(60)
@@ -403,29 +335,6 @@ def test_v_learns_to_weigh_small_losses_more_where_large_ones_are_wrong() -> Non
 
 
 # --- BatchNorm, graphs, state ---------------------------------------------------------------------
-
-
-def statistics(module: nn.Module) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in module.named_buffers()}
-
-
-def test_running_statistics_move_once_a_step_and_by_the_training_batch_alone() -> None:
-    found = []
-    for seed in (99, 7):  # another trusted set, the same statistics
-        method = set_up(MetaNet(inner_lr=3.0), problem(with_norm, trusted_train(seed)))
-        alone = copy.deepcopy(method.learner.network).train()
-        for number in range(3):
-            made = batch(number)
-            alone.load_state_dict(method.learner.network.state_dict())
-            alone(made.inputs)
-            method.step(made)
-            now, expected = statistics(method.learner.network), statistics(alone)
-            assert len(now) == 3
-            assert all(now[name].equal(expected[name]) for name in expected)
-            assert int(now["2.num_batches_tracked"]) == number + 1
-            if number == 0:
-                found.append(now)
-    assert all(found[0][name].equal(found[1][name]) for name in found[0])
 
 
 def test_the_virtual_network_normalises_trusted_samples_by_their_own_batch() -> None:
@@ -489,41 +398,7 @@ def test_neither_network_keeps_a_gradient_of_the_others_step() -> None:
         assert torch.allclose(gradient, other, rtol=0, atol=1e-12)
 
 
-def test_it_wants_a_trusted_set_and_says_so() -> None:
-    told = Problem(torch.arange(4), 4, lambda: Learner(mlp(), Recipe()), stream(0, "method"))
-    assert MetaNet.needs_trusted
-    with pytest.raises(LabelNoiseError, match="Meta-Net needs a trusted set: pass --trusted FILE"):
-        MetaNet().setup(told)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_v_is_never_narrower_than_single_precision(dtype: torch.dtype) -> None:
     method = set_up(MetaNet(), problem(lambda: mlp().to(dtype)))
     assert {p.dtype for p in method.weight_net.parameters()} == {torch.float32}
-
-
-def test_a_network_with_a_part_that_it_does_not_use_can_be_trained() -> None:
-    """As it can by every other method: a second head, say."""
-
-    class TwoHeads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.head = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-            self.other = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            scores: Tensor = self.head(inputs)
-            return scores
-
-    method = set_up(MetaNet(), problem(TwoHeads))
-    assert method.step(batch()).loss.isfinite()
-
-
-def test_the_step_carries_no_graph() -> None:
-    step = set_up(MetaNet(), problem(mlp)).step(batch())
-    assert step.probs is not None
-    expected = mlp()(batch().inputs).detach().softmax(dim=1)
-    assert torch.allclose(step.probs, expected, rtol=0, atol=1e-12)
-    for tensor in (step.weight, step.loss, step.probs):
-        assert not tensor.requires_grad

@@ -11,107 +11,37 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as functional
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from labelnoise import Batch, LabelNoiseError, Learner, Problem
-from labelnoise.data.scale import Scaling
+from labelnoise import Batch, Learner
 from labelnoise.data.train import Train
 from labelnoise.learner import Recipe
 from labelnoise.methods.meta_ren import MetaRen, slopes
-from labelnoise.seeds import stream
 
-FEATURES, CLASSES, ROWS, TRUSTED = 6, 4, 18, 10
-
-Array = NDArray[np.float64]
-
+from .meta import (
+    ROWS,
+    TRUSTED,
+    batch,
+    frozen,
+    linear,
+    mlp,
+    problem,
+    trainable,
+    trusted_set,
+    trusted_train,
+    with_norm,
+)
+from .regression import Array
+from .small import largest_difference, set_up, weights
 
 # --- networks and a small problem -----------------------------------------------------------------
-
-
-def linear() -> nn.Linear:
-    torch.manual_seed(0)
-    return nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-
-
-def mlp() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(FEATURES, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, CLASSES)
-    ).double()
-
-
-def with_norm() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Unflatten(1, (1, FEATURES)),
-        nn.Conv1d(1, 3, 3, padding=1),
-        nn.BatchNorm1d(3),
-        nn.ReLU(),
-        nn.MaxPool1d(2),
-        nn.Flatten(),
-        nn.Linear(9, CLASSES),
-    ).double()
-
-
-def frozen() -> nn.Module:
-    made = mlp()
-    next(made.parameters()).requires_grad_(False)
-    return made
 
 
 NETS: tuple[Callable[[], nn.Module], ...] = (linear, mlp, with_norm, frozen)
 
 
-def trusted_train(seed: int = 99, rows: int = TRUSTED, batch_size: int = 4) -> Train:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Train(inputs, labels, Scaling(zero(), zero() + 1), batch_size, seed=0)
-
-
-def zero() -> Tensor:
-    return torch.tensor(0.0, dtype=torch.float64)
-
-
-def problem(build: Callable[[], nn.Module], trusted: Train | None = None, **recipe: Any) -> Problem:
-    recipe = {"optimiser": "sgd", "lr": 0.1, "schedule": "constant", **recipe}
-    return Problem(
-        labels=torch.arange(60) % CLASSES,
-        num_classes=CLASSES,
-        new_learner=lambda: Learner(build(), Recipe(**recipe)),
-        generator=stream(0, "method"),
-        trusted=trusted_train() if trusted is None else trusted,
-    )
-
-
-def batch(seed: int = 0, rows: int = ROWS) -> Batch:
-    chance = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(rows, FEATURES, generator=chance, dtype=torch.float64)
-    labels = torch.randint(CLASSES, (rows,), generator=chance)
-    return Batch((inputs,), labels, torch.randperm(60, generator=chance)[:rows], time=0.0)
-
-
-def set_up(method: MetaRen, told: Problem) -> MetaRen:
-    method.setup(told)
-    return method
-
-
-def weights(module: nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in module.parameters()]
-
-
-def largest_difference(one: list[Tensor], other: list[Tensor]) -> float:
-    assert len(one) == len(other) > 0
-    return max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
-
-
 # --- references -----------------------------------------------------------------------------------
-
-
-def trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def by_inner_products(module: nn.Module, made: Batch, trusted: Train) -> list[float]:
@@ -252,7 +182,7 @@ def indifferent() -> nn.Linear:
 
 def one_trusted(label: int = 0) -> Train:
     inputs = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    return Train(inputs, torch.tensor([label]), Scaling(zero(), zero() + 1), 1, seed=0)
+    return trusted_set(inputs, torch.tensor([label]), batch_size=1)
 
 
 EXAMPLE = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [3.0, 0.0]], dtype=torch.float64)
@@ -310,29 +240,6 @@ def test_the_order_of_the_batch_does_not_matter() -> None:
     moved = Batch((made.inputs[order],), made.labels[order], made.index[order], time=0.0)
     one, other = (set_up(MetaRen(), problem(with_norm)).step(b) for b in (made, moved))
     assert torch.allclose(one.weight[order], other.weight, rtol=0, atol=1e-12)
-
-
-def statistics(module: nn.Module) -> dict[str, Tensor]:
-    return {name: buffer.clone() for name, buffer in module.named_buffers()}
-
-
-def test_running_statistics_move_once_a_step_and_by_the_training_batch_alone() -> None:
-    found = []
-    for seed in (99, 7):  # another trusted set, the same statistics
-        method = set_up(MetaRen(), problem(with_norm, trusted_train(seed)))
-        alone = copy.deepcopy(method.learner.network).train()
-        for number in range(3):
-            made = batch(number)
-            alone.load_state_dict(method.learner.network.state_dict())
-            alone(made.inputs)
-            method.step(made)
-            now, expected = statistics(method.learner.network), statistics(alone)
-            assert len(now) == 3
-            assert all(now[name].equal(expected[name]) for name in expected)
-            assert int(now["2.num_batches_tracked"]) == number + 1
-            if number == 0:
-                found.append(now)
-    assert all(found[0][name].equal(found[1][name]) for name in found[0])
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
@@ -403,13 +310,6 @@ def test_it_takes_as_many_trusted_samples_a_step_as_it_is_told() -> None:
         assert method.step(made).weight.tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_it_wants_a_trusted_set_and_says_so() -> None:
-    told = Problem(torch.arange(4), 4, lambda: Learner(linear(), Recipe()), stream(0, "method"))
-    assert MetaRen.needs_trusted
-    with pytest.raises(LabelNoiseError, match="Meta-Ren needs a trusted set: pass --trusted FILE"):
-        MetaRen().setup(told)
-
-
 def test_where_it_stands_in_the_trusted_set_is_part_of_its_state() -> None:
     whole, resumed = (set_up(MetaRen(trusted_batch=3), problem(mlp)) for _ in range(2))
     for seed in range(5):
@@ -418,30 +318,3 @@ def test_where_it_stands_in_the_trusted_set_is_part_of_its_state() -> None:
     assert whole.state_dict()["trusted"] == {"drawn": 5}
     for seed in range(5, 9):
         assert whole.step(batch(seed)).weight.equal(resumed.step(batch(seed)).weight)
-
-
-def test_a_network_with_a_part_that_it_does_not_use_can_be_trained() -> None:
-    """As it can by every other method: a second head, say."""
-
-    class TwoHeads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.head = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-            self.other = nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-
-        def forward(self, inputs: Tensor) -> Tensor:
-            scores: Tensor = self.head(inputs)
-            return scores
-
-    method = set_up(MetaRen(), problem(TwoHeads))
-    assert method.step(batch()).loss.isfinite()
-
-
-def test_the_step_carries_no_graph() -> None:
-    step = set_up(MetaRen(), problem(mlp)).step(batch())
-    assert step.probs is not None
-    expected = mlp()(batch().inputs).detach().softmax(dim=1)
-    assert torch.allclose(step.probs, expected, rtol=0, atol=1e-12)
-    for tensor in (step.weight, step.loss, step.probs):
-        assert not tensor.requires_grad
