@@ -66,7 +66,12 @@ class Command:
             return subprocess.Popen(
                 [sys.executable, "-m", "labelnoise", *words],
                 cwd=self.folder,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "LABELNOISE_TEST": self.mark},
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "LABELNOISE_TEST": self.mark,
+                    "TMPDIR": str(self.folder),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -147,6 +152,7 @@ class Command:
         while left := self.living():
             assert time.monotonic() < deadline, f"still there: {left}"
             time.sleep(0.05)
+        assert not list(self.folder.glob("labelnoise-*")), "what workers left notes in"
 
 
 Commands = Callable[..., Command]

@@ -91,6 +91,7 @@ def _reproduce(options: Namespace) -> int:
     from labelnoise.experiment.present import lines_of, present, tables_of
     from labelnoise.experiment.reproduce import default_workers, execute, plan, results
 
+    workers = default_workers() if options.jobs is None else options.jobs
     with _warnings_on_one_line():
         experiment, jobs = plan(
             options.experiment,
@@ -100,15 +101,17 @@ def _reproduce(options: Namespace) -> int:
             only=dict(options.only or []),
             out=options.out,
             data_dir=options.data_dir,
+            to_train=workers > 0,
         )
-    workers = default_workers() if options.jobs is None else options.jobs
     if workers and any(job.pending for job in jobs):
         with LiveDisplay(lambda: tables_of(experiment, results(jobs))) as display:
             execute(
                 jobs, workers=workers, out=options.out, data_dir=options.data_dir, display=display
             )
     failed = [job for job in jobs if job.failed]
-    written = present(experiment, results(jobs), options.out / Path(options.experiment).stem)
+    part = "-part" if options.methods or options.only else ""  # the whole one's files are kept
+    stem = options.out / (Path(options.experiment).stem + part)
+    written = present(experiment, results(jobs), stem)
     if options.json:
         shown = [line.as_dict() for line in lines_of(experiment, results(jobs))]
         reasons = {job.name: job.failed for job in failed}

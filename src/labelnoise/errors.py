@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from difflib import get_close_matches
 
 
@@ -10,12 +10,16 @@ class LabelNoiseError(ValueError):
     """Something the caller can mend; its message is one line that says how."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> LabelNoiseError:
+def unknown(kind: str, name: str, known: Collection[str]) -> LabelNoiseError:
     """The error for a name that does not exist, with the nearest one that does."""
-    names = sorted(known)
-    nearest = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(names)}"
+    meant = nearest(name, known)
+    hint = f"did you mean {meant!r}?" if meant else f"choose from {', '.join(sorted(known))}"
     return LabelNoiseError(f"unknown {kind} {name!r}: {hint}")
+
+
+def nearest(name: str, known: Collection[str], cutoff: float = 0.5) -> str | None:
+    """The known name that is most like `name`, if one is at all."""
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), None)
 
 
 def at_least(least: float, **fields: float) -> None:

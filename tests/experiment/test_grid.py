@@ -423,6 +423,11 @@ def test_methods_and_only_keep_the_cells_that_match(
     assert [tuple(cell.place.values()) for cell in found] == left
 
 
+def test_what_ratios_are_taken_to_is_kept_with_the_methods_that_are_chosen() -> None:
+    found = cells(experiment_named("run-time"), ["bare"], {"dataset": "mnist"})
+    assert [cell.settings["method"] for cell in found] == ["cce", "bare"]
+
+
 @pytest.mark.parametrize(
     ("chosen", "hint"),
     [
@@ -520,6 +525,11 @@ def test_a_file_that_cannot_work_is_told_before_anything_is_trained(
 )
 def test_data_and_nets_of_ones_own_are_not_missing(old: str, new: str) -> None:
     assert missing(own(OWN.replace(old, new, 1))) == []
+
+
+def test_a_misspelt_method_on_an_axis_suggests_the_nearest() -> None:
+    lacks = missing(own(OWN.replace('"bare"', '"bear"', 1)))
+    assert lacks == ["method 'bear' (did you mean 'bare'?)"]
 
 
 def test_an_experiment_by_name_or_by_file(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ import numpy as np
 import pytest
 
 from labelnoise.cli import main
+from labelnoise.experiment.display import LiveDisplay
 from labelnoise.experiment.reproduce import plan, results, runs_in
+from labelnoise.experiment.worker import Notes
 from labelnoise.record.run import Run, pack
 
 CORES = len(os.sched_getaffinity(0))
@@ -118,7 +120,8 @@ def test_it_trains_every_cell_and_seed_and_says_so(trained: tuple[Path, Path, Do
     assert len(ended) == 4
     for line in ended:
         assert re.fullmatch(
-            r"(cce|bare), seed [01]: test \d+\.\d\d %; [0-3] runs left, about (unknown|[\d:]+)",
+            r"(cce|bare), seed [01]: test \d+\.\d\d %; (1 run|[023] runs) left, "
+            r"about (unknown|[\d:]+)",
             line,
         )
     assert ended[-1].split("; ")[1].startswith("0 runs left")
@@ -196,7 +199,7 @@ def test_other_epochs_are_other_runs_and_one_job_at_a_time_will_do(
     words = ("--epochs", "1", "--trials", "1", "--methods", "cce", "--jobs", "1", "--json")
     done = reproduce(own, runs, *words)
     assert done.status == 0, done.err
-    assert done.err.startswith("1 runs, 1 of them to train\n")
+    assert done.err.startswith("1 run, 1 of them to train\n")
     assert [line["epochs"] for line in done.report["lines"]] == [1]
     (new,) = folders(runs) - names
     run = Run(runs / new)
@@ -250,6 +253,18 @@ def test_methods_and_only_choose_the_lines(
     assert [line["trials"] for line in done.report["lines"]] == [2] * len(lines)
 
 
+def test_a_part_leaves_the_files_of_the_whole_alone(copied: tuple[Path, Path]) -> None:
+    own, runs = copied
+    reproduce(own, runs)
+    whole = (runs / "own.md").read_bytes()
+    done = reproduce(own, runs, "--methods", "cce", "--json")
+    assert {Path(path).name for path in done.report["files"]} == {
+        "own-part.md", "own-part.csv", "own-part.tex"
+    }  # fmt: skip
+    assert (runs / "own.md").read_bytes() == whole
+    assert "bare" not in (runs / "own-part.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -289,6 +304,18 @@ def test_no_jobs_train_nothing_and_show_what_there_is(
     assert (nothing.status, nothing.err) == (0, "")
     assert re.search(r"^ *bare +- +- +- *$", nothing.out, re.MULTILINE)
     assert folders(tmp_path / "nothing") == set()
+
+
+def test_no_jobs_need_no_data(copied: tuple[Path, Path], tmp_path: Path) -> None:
+    _, runs = copied
+    for path in runs.glob("*/header.json"):  # as if made of data that are not here
+        path.write_text(path.read_text().replace('"digits"', '"mnist"'))
+    elsewhere = written(tmp_path, OWN.replace('"digits"', '"mnist"'))
+    words = ("--json", "--data-dir", str(tmp_path))
+    done = reproduce(elsewhere, runs, "--jobs", "0", *words)
+    assert (done.status, done.err) == (0, "")
+    assert [line["trials"] for line in done.report["lines"]] == [2, 2]
+    assert reproduce(elsewhere, runs, "--jobs", "1", *words).status == 1
 
 
 @pytest.fixture
@@ -484,6 +511,43 @@ def test_on_a_terminal_bars_and_a_table_live_on_stderr_and_json_on_stdout(tmp_pa
     assert "Own: symmetric:0.5" in text  # the table that fills up
     assert "to train" not in text
     assert "Traceback" not in text
+
+
+def test_time_left_counts_what_this_command_trained_alone(
+    copied: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own, runs = copied
+    for path in runs.glob("digits-bare-*/done"):
+        path.unlink()
+    _, jobs = plan(str(own), out=runs)
+    first, second = (job for job in jobs if job.pending)
+    clock = 100.0
+    monkeypatch.setattr("labelnoise.experiment.display.time.monotonic", lambda: clock)
+    display = LiveDisplay(list)
+    display.begin(jobs, tmp_path)
+    assert jobs[0].run is not None
+    first.run, first.before = jobs[0].run, 1  # one of its two epochs was there already
+    notes = Notes(tmp_path / f"{jobs.index(second)}.progress")
+    notes(second.spec, None)
+    clock = 110.0
+    display.ended(first)  # an epoch in ten seconds, two are left
+    assert capsys.readouterr().err == (
+        "4 runs, 2 of them to train\n"
+        f"bare, seed 0: test {100 * first.run.summary()['test_accuracy']:.2f} %; "
+        "1 run left, about 0:00:20\n"
+    )
+    notes(second.spec, {"epoch": 2, "test_accuracy": 0.5})  # its first row: one was there already
+    assert json.loads(next(tmp_path.glob("*.progress")).read_text())["before"] == 1
+
+
+def test_a_misspelt_setting_is_told_with_the_files_name(tmp_path: Path) -> None:
+    own = written(tmp_path, OWN.replace("epochs", "epocs"))
+    done = reproduce(own, tmp_path / "runs")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"labelnoise: {own}: unknown setting 'epocs': did you mean 'epochs'?\n"
 
 
 def test_a_damaged_run_is_left_aside_with_a_warning(copied: tuple[Path, Path]) -> None:

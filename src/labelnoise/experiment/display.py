@@ -30,7 +30,7 @@ class LiveDisplay:
         self._jobs: Sequence[Job] = ()
         self._desk = Path()
         self._begun = time.monotonic()
-        self._already = 0.0
+        self._already: set[int] = set()
         self._filled: list[Table] = []
         self._console = Console(stderr=True)
         self._live = Live(
@@ -55,16 +55,16 @@ class LiveDisplay:
         """Workers start."""
         self._jobs, self._desk = jobs, desk
         self._begun, self._filled = time.monotonic(), self._tables()
-        self._already = sum(_epochs(job) for job in jobs if job.run is not None)
+        self._already = {id(job) for job in jobs if job.run is not None}
         waiting = sum(job.pending for job in jobs)
-        self._say(f"{len(jobs)} runs, {waiting} of them to train")
+        self._say(f"{_runs(len(jobs))}, {waiting} of them to train")
 
     def ended(self, job: Job) -> None:
         """A job is done or has failed."""
         self._filled = self._tables()
         left = sum(job.pending for job in self._jobs)
         what = f"failed: {job.failed}" if job.failed else _accuracy(job)
-        self._say(f"{job.name}: {what}; {left} runs left, about {self._time_left()}")
+        self._say(f"{job.name}: {what}; {_runs(left)} left, about {self._time_left()}")
 
     def _say(self, line: str) -> None:
         if not self._console.is_terminal:
@@ -72,7 +72,7 @@ class LiveDisplay:
 
     def _picture(self) -> RenderableType:
         done = sum(not job.pending for job in self._jobs)
-        total = f"{done} of {len(self._jobs)} runs, time left {self._time_left()}"
+        total = f"{done} of {_runs(len(self._jobs))}, time left {self._time_left()}"
         return Group(*self._filled, self._bars(), total)
 
     def _bars(self) -> Table:
@@ -98,15 +98,21 @@ class LiveDisplay:
         return found
 
     def _time_left(self) -> str:
-        """By the epochs a second so far."""
-        finished = sum(_epochs(job) for job in self._jobs if job.run is not None) - self._already
-        under_way = {number: where["epoch"] for number, where in self._running().items()}
-        done = finished + sum(under_way.values())
-        left = sum(_epochs(job) for job in self._jobs if job.pending) - sum(under_way.values())
+        """By the epochs a second since this command began."""
+        ended = [job for job in self._jobs if job.run is not None and id(job) not in self._already]
+        under_way = self._running().values()
+        done = sum(_epochs(job) - job.before for job in ended)
+        done += sum(where["epoch"] - where["before"] for where in under_way)
+        left = sum(_epochs(job) for job in self._jobs if job.pending)
+        left -= sum(where["epoch"] for where in under_way)
         if done <= 0:
             return "unknown"
         seconds = int((time.monotonic() - self._begun) / done * max(left, 0))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _epochs(job: Job) -> int:

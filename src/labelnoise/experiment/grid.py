@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from labelnoise.data import DATASETS
-from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.errors import LabelNoiseError, nearest, unknown
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.published import published
 from labelnoise.experiment.spec import presets
@@ -223,7 +223,7 @@ def cells(
 
     Args:
         experiment: What to expand.
-        methods: Which methods to keep; none means all.
+        methods: Which methods to keep; none means all. What ratios are taken to is kept with them.
         only: Settings that the cells to keep have, as text.
     """
     for method in methods:
@@ -233,10 +233,11 @@ def cells(
     for key in only or {}:
         if not any(key in cell.settings for cell in found):
             raise unknown("setting", key, {key for cell in found for key in cell.settings})
+    unit = experiment.table.over.get("method") if experiment.table else None
     found = [
         cell
         for cell in found
-        if (not methods or cell.settings["method"] in methods)
+        if (not methods or cell.settings["method"] in {*methods, unit})
         and all(str(cell.settings.get(key)) == value for key, value in (only or {}).items())
     ]
     if not found:
@@ -252,12 +253,18 @@ def missing(found: Collection[Cell]) -> list[str]:
         "method": ({cell.settings["method"] for cell in found}, METHODS),
     }
     return [
-        f"{kind} {name!r}"
+        f"{kind} {name!r}{_perhaps(name, known)}"
         for kind, (names, known) in needs.items()
         for name in sorted(map(str, names))
         # A file, or a net of one's own, is not known by name.
         if name not in known and not any(sign in name for sign in ".:/")
     ]
+
+
+def _perhaps(name: str, known: Collection[str]) -> str:
+    """Which known name may be meant."""
+    found = nearest(name, known, cutoff=0.7)
+    return f" (did you mean {found!r}?)" if found else ""
 
 
 def _product(experiment: Experiment) -> Iterator[Cell]:

@@ -85,7 +85,7 @@ def gather(cells: Sequence[Cell], runs: Iterable[Run], trials: int, **length: An
     results = []
     for cell in cells:
         found = {
-            spec.seed: run for run, spec in known if _is_of(spec, cell.ask(spec.seed, **length))
+            spec.seed: run for run, spec in known if is_of(spec, cell.ask(spec.seed, **length))
         }
         results.append(Result(cell, tuple(found[seed] for seed in sorted(found) if seed < trials)))
     return results
@@ -150,7 +150,7 @@ def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[
     return ("better" if gain > 0 else "worse"), ""
 
 
-def _is_of(spec: Spec, ask: Ask) -> bool:
+def is_of(spec: Spec, ask: Ask) -> bool:
     """Whether a run is what is asked for, on the data and the net that the run had."""
     if (spec.dataset, spec.method) != (ask.data, ask.method):
         return False

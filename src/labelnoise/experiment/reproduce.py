@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 from pydantic import ValidationError
@@ -27,7 +28,7 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment import worker
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.grid import Cell, Experiment, cells, experiment_named, missing
-from labelnoise.experiment.outcome import Result
+from labelnoise.experiment.outcome import Result, is_of
 from labelnoise.experiment.run import specify
 from labelnoise.experiment.spec import Spec
 from labelnoise.record.run import HEADER, PACKED, Run
@@ -42,6 +43,7 @@ class Job:
         ask: What is to be trained.
         spec: What that means on the data at hand; None if they cannot be read.
         run: The finished run.
+        before: Epochs of it that were finished when work on it began.
         failed: Why there is none.
     """
 
@@ -49,6 +51,7 @@ class Job:
     ask: Ask
     spec: Spec | None = None
     run: Run | None = None
+    before: int = 0
     failed: str = ""
 
     @property
@@ -81,6 +84,7 @@ def plan(
     only: Mapping[str, str] | None = None,
     out: Path = Path("runs"),
     data_dir: Path | None = None,
+    to_train: bool = True,
 ) -> tuple[Experiment, list[Job]]:
     """The experiment called `name` and its runs, those found finished under `out` filled in.
 
@@ -92,6 +96,7 @@ def plan(
         only: Settings that the cells to keep have, as text.
         out: Where runs lie, as folders or packed.
         data_dir: Where data sets are.
+        to_train: Without, no data are read: every finished run counts, whatever data it had.
     """
     experiment = experiment_named(name)
     found = cells(experiment, methods, only)
@@ -103,22 +108,24 @@ def plan(
         for seed in range(experiment.trials if trials is None else trials)
         for cell in found
     ]
-    _specify(jobs, data_dir)
+    if to_train:
+        _specify(jobs, data_dir, name)
     finished = _finished(out)
     for job in jobs:
-        if job.spec is not None:
-            job.run = finished.get(job.spec.identity())
+        for spec, run in finished:
+            if spec == job.spec if to_train else is_of(spec, job.ask):
+                job.run = run
     return experiment, jobs
 
 
-def _finished(folder: Path) -> dict[str, Run]:
-    """The finished runs in a folder by what they are; one that cannot be read is not one."""
-    found = {}
+def _finished(folder: Path) -> list[tuple[Spec, Run]]:
+    """The finished runs in a folder; one that cannot be read is not one."""
+    found = []
     for path in _paths(folder):
         try:
             run = Run(path)
             if run.done:
-                found[Spec.of(run.header["spec"]).identity()] = run
+                found.append((Spec.of(run.header["spec"]), run))
         except (LabelNoiseError, ValidationError) as error:
             reason = str(error).splitlines()[0]
             warnings.warn(f"{path} is left aside: {reason}", stacklevel=2)
@@ -149,7 +156,8 @@ def execute(
     jobs: Sequence[Job], *, workers: int, out: Path, data_dir: Path | None, display: Display
 ) -> None:
     """Train the pending jobs, `workers` at a time; one that fails does not stop the others."""
-    with tempfile.TemporaryDirectory(prefix="labelnoise-") as folder, Children() as children:
+    folders = tempfile.TemporaryDirectory(prefix="labelnoise-", ignore_cleanup_errors=True)
+    with folders as folder, Children() as children:
         desk = Path(folder)
         display.begin(jobs, desk)
         threads = max(1, _cores() // workers)
@@ -164,6 +172,7 @@ def execute(
             job = jobs[number]
             job.run = Run(answer["run"]) if "run" in answer else None
             job.failed = answer.get("failed", "")
+            job.before = answer.get("before", 0)
             display.ended(job)
 
 
@@ -173,6 +182,7 @@ class Children:
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Children:
         """Nobody runs yet."""
@@ -180,21 +190,22 @@ class Children:
 
     def __exit__(self, *error: object) -> None:
         """End those that still run; the folders of their runs keep what is finished."""
-        self._closed = True
-        for child in list(self._running):
-            child.kill()
+        with self._lock:
+            self._closed = True
+            for child in self._running:
+                child.kill()
 
     def train(
         self, ask: Ask, number: int, desk: Path, out: Path, data_dir: Path | None, threads: int
-    ) -> tuple[int, dict[str, str]]:
+    ) -> tuple[int, dict[str, Any]]:
         """Have a new process train what is asked: the job's number and the answer."""
         where = {"out": str(out), "data_dir": None if data_dir is None else str(data_dir)}
         task = desk / f"{number}.task"
         task.write_text(json.dumps({"ask": asdict(ask), **where}))
         errors = desk / f"{number}.errors"
-        if self._closed:
-            return number, {"failed": "stopped before it began"}
-        with errors.open("wb") as file:
+        with errors.open("wb") as file, self._lock:
+            if self._closed:
+                return number, {"failed": "stopped before it began"}
             child = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", worker.__name__, str(task)],
                 stdin=subprocess.PIPE,  # stays open as long as this process lives
@@ -203,19 +214,20 @@ class Children:
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
                 start_new_session=True,  # Ctrl-C is for the parent, which ends its children
             )
-        with child:
             self._running.add(child)
+        with child:
             status = child.wait()
-        self._running.discard(child)
+        with self._lock:
+            self._running.discard(child)
         task.with_suffix(worker.PROGRESS).unlink(missing_ok=True)
         return number, _answer(task, status, errors.read_text(errors="replace"))
 
 
-def _answer(task: Path, status: int, errors: str) -> dict[str, str]:
+def _answer(task: Path, status: int, errors: str) -> dict[str, Any]:
     """What a child said, or how it ended without a word."""
     path = task.with_suffix(worker.ANSWER)
     if path.exists():
-        answer: dict[str, str] = json.loads(path.read_text())
+        answer: dict[str, Any] = json.loads(path.read_text())
         return answer
     if status < 0:
         name = signal.Signals(-status).name
@@ -224,7 +236,7 @@ def _answer(task: Path, status: int, errors: str) -> dict[str, str]:
     return {"failed": f"its process ended with status {status}: {last}"}
 
 
-def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
+def _specify(jobs: Sequence[Job], data_dir: Path | None, experiment: str) -> None:
     """Find out which runs the jobs are; data that cannot be read fail them."""
     read_once: dict[str, Dataset | LabelNoiseError] = {}
     for job in jobs:
@@ -238,7 +250,10 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None) -> None:
         if isinstance(dataset, LabelNoiseError):
             job.failed = str(dataset)
             continue
-        job.spec = specify(job.ask, dataset)
+        try:
+            job.spec = specify(job.ask, dataset)
+        except LabelNoiseError as error:
+            raise LabelNoiseError(f"{experiment}: {error}") from error
 
 
 def _cores() -> int:

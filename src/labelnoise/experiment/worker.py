@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,18 @@ PROGRESS, ANSWER = ".progress", ".answer"
 
 def main() -> None:
     """Train one run; the answer has its folder or why there is none."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     task = Path(sys.argv[1])
+    threading.Thread(target=_end_with_parent, args=(task.parent,), daemon=True).start()
     _write(task.with_suffix(ANSWER), _trained(task))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(desk: Path) -> None:
     sys.stdin.read()
+    shutil.rmtree(desk, ignore_errors=True)  # nobody is left who would
     os._exit(1)
 
 
-def _trained(file: Path) -> dict[str, str]:
+def _trained(file: Path) -> dict[str, Any]:
     # Not before the parent is watched: this takes seconds.
     from labelnoise.errors import LabelNoiseError
     from labelnoise.experiment.ask import Ask
@@ -40,27 +41,44 @@ def _trained(file: Path) -> dict[str, str]:
 
     warnings.simplefilter("ignore", UserWarning)
     task = json.loads(file.read_text())
+    notes = Notes(file.with_suffix(PROGRESS))
     try:
         run = fulfil(
             Ask(**task["ask"]),
             out=task["out"],
             data_dir=task["data_dir"],
-            watch=partial(_tell, file.with_suffix(PROGRESS)),
+            watch=notes,
         )
     except Exception as error:
         kind = "" if isinstance(error, LabelNoiseError) else f"{type(error).__name__}: "
         return {"failed": kind + " ".join(str(error).split())}
-    return {"run": str(run.path)}
+    return {"run": str(run.path), "before": notes.before}
 
 
-def _tell(progress: Path, spec: Any, row: dict[str, Any] | None) -> None:
-    """Leave a note of where the training is."""
-    where = {
-        "epoch": 0 if row is None else row["epoch"],
-        "epochs": spec.training.epochs,
-        "accuracy": None if row is None else row["test_accuracy"],
-    }
-    _write(progress, where)
+class Notes:
+    """Leaves notes of where the training is.
+
+    Attributes:
+        before: Epochs that were finished when this process began, as its first row shows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.before = 0
+        self._path, self._epoch = path, 0
+
+    def __call__(self, spec: Any, row: dict[str, Any] | None) -> None:
+        """Leave one."""
+        epoch = 0 if row is None else row["epoch"]
+        if not self._epoch and epoch:
+            self.before = epoch - 1
+        self._epoch = epoch
+        where = {
+            "before": self.before,
+            "epoch": epoch,
+            "epochs": spec.training.epochs,
+            "accuracy": None if row is None else row["test_accuracy"],
+        }
+        _write(self._path, where)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
