@@ -313,6 +313,14 @@ def test_show_draws_a_picture(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "cce" in capsys.readouterr().out
     assert main(["show", *runs, "--json"]) == 0
     assert [run["method"] for run in json.loads(capsys.readouterr().out)] == ["bare", "cce"]
+    # As a shell writes `runs/*`, where tables and pictures lie beside the runs.
+    beside = Path(runs[0]).parent / "own.csv"
+    beside.write_text("block,line\n")
+    for command in ("show", "compare"):
+        assert main([command, str(beside), *runs, "--json"]) == 0
+        capsys.readouterr()
+    assert main(["show", str(beside)]) == 2
+    assert "own.csv" in capsys.readouterr().err
 
 
 def test_own_net_by_address(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from labelnoise.record.run import Run
+
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 WIDEST = 20  # classes; a larger matrix is for --json
 DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
@@ -178,9 +180,7 @@ def _predict(options: Namespace) -> None:
 
 
 def _show(options: Namespace) -> None:
-    from labelnoise.record.run import Run
-
-    runs = [Run(path) for path in options.run]
+    runs = _runs(options.run)
     if options.json:
         print(json.dumps([run.summary() for run in runs]))
         return
@@ -196,9 +196,8 @@ def _show(options: Namespace) -> None:
 def _compare(options: Namespace) -> None:
     from labelnoise.experiment.compare import compared
     from labelnoise.experiment.compare_table import comparison_tables
-    from labelnoise.record.run import Run
 
-    comparison = compared([Run(path) for path in options.run])
+    comparison = compared(_runs(options.run))
     if options.json:
         print(json.dumps(comparison.as_dict()))
         return
@@ -211,7 +210,7 @@ def _report(options: Namespace) -> None:
 
     page = options.out or options.folder / "report.html"
     count = write_report(options.folder, page)
-    print(f"{count} runs: {page}")
+    print(f"{count} run{'' if count == 1 else 's'}: {page}")
 
 
 def _pack(options: Namespace) -> None:
@@ -315,6 +314,14 @@ def _train_with_progress(options: Namespace) -> Any:
     if not progress.begun:
         print(f"already finished, shown from {run.path}", file=sys.stderr)
     return run
+
+
+def _runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs among what a shell makes of `runs/*`; tables and pictures beside them are none."""
+    from labelnoise.record.run import PACKED, Run
+
+    found = [path for path in paths if path.is_dir() or path.name.endswith(PACKED)]
+    return [Run(path) for path in found or paths]
 
 
 def _show_runs(runs: list[Any]) -> None:

@@ -112,7 +112,8 @@ def test_two_and_three_seeds_against_closed_forms(centre: float, width: float) -
     t = abs(centre) / width
     p, interval = paired_t([centre - width, centre + width])
     assert p == pytest.approx(1 - 2 / math.pi * math.atan(t), abs=1e-9)
-    assert interval == pytest.approx((centre - 12.7062 * width, centre + 12.7062 * width), rel=1e-4)
+    wide = width * math.tan(0.475 * math.pi)  # the 97.5 % quantile of Cauchy's distribution
+    assert interval == pytest.approx((centre - wide, centre + wide), rel=1e-9, abs=1e-9)
     p, _ = paired_t([centre - width, centre, centre + width])
     t = abs(centre) / (width / math.sqrt(3))
     assert p == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-9)

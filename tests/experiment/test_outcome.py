@@ -17,6 +17,7 @@ from labelnoise.experiment.reproduce import runs_in
 from labelnoise.record.run import Run
 
 RECORDS = Path(__file__).parents[2] / "results" / "mnist-bare"
+MNIST = "9b280c8d141e6da009f15b4d1378b72f"  # the digest of the official files
 JPEG = "346a45dd8790216a7643e6bdcb806aff"  # the digest of CIFAR-10 that went through JPEG
 NETS = {"mnist": "mlp", "cifar10": "cnn"}
 
@@ -43,10 +44,11 @@ def record(tmp_path: Path) -> Record:
         accuracies: Sequence[float],
         *,
         seconds: float = 1.0,
-        digest: str = "d" * 32,
+        digest: str = MNIST,
         seed: int = 0,
         name: str | None = None,
         change: dict[str, Any] | None = None,
+        threads: int = 1,
     ) -> Run:
         nonlocal made
         made += 1
@@ -66,7 +68,7 @@ def record(tmp_path: Path) -> Record:
         ]
         asks = {**spec.model_dump(mode="json"), **(change or {})}
         path = tmp_path / (name or f"run{made}.json.gz")
-        text = json.dumps({"header": {"spec": asks}, "rows": rows})
+        text = json.dumps({"header": {"spec": asks, "threads": threads}, "rows": rows})
         path.write_bytes(gzip.compress(text.encode()))
         return Run(path)
 
@@ -294,6 +296,58 @@ def test_ratios_are_taken_within_a_data_set_to_the_mean_of_all_trials(record: Re
     assert found[2].paper == pytest.approx(930.78 / 825.68)
 
 
+def test_times_on_other_threads_are_not_comparable(record: Record) -> None:
+    experiment = experiment_named("run-time")
+    base, cell = (cell_of(experiment, method=m, dataset="mnist") for m in ("cce", "bare"))
+    results = [
+        Result(base, (record(base, [0.5]),)),
+        Result(cell, (record(cell, [0.5], threads=2),)),
+    ]
+    line = lines_of(experiment, results)[-1]
+    assert (line.word, line.why) == ("not comparable", "other hardware or threads")
+
+
+def test_a_ratio_is_taken_to_the_run_that_differs_in_what_it_is_over_alone(record: Record) -> None:
+    text = """
+        title = "Own"
+        explains = "time by batch size"
+        [base]
+        dataset = "mnist"
+        noise = "symmetric:0.5"
+        [axes]
+        batch_size = [64, 256]
+        method = ["cce", "bare"]
+        [table]
+        block = "batch_size"
+        line = "method"
+        metrics = ["train_seconds"]
+        over = { method = "cce" }
+    """
+    experiment = parse_experiment(text, "own.toml")
+    seconds = (8.0, 12.0, 2.0, 4.0)
+    results = [
+        Result(cell, (record(cell, [0.5], seconds=one),))
+        for cell, one in zip(cells(experiment), seconds, strict=True)
+    ]
+    assert [line.mean for line in lines_of(experiment, results)] == [1, 1.5, 1, 2]
+
+
+def test_data_of_the_same_name_that_are_not_the_official_ones_are_not_comparable(
+    record: Record,
+) -> None:
+    experiment = experiment_named("mnist-accuracy")
+    cell = cell_of(experiment, method="bare", noise="symmetric:0.5")
+    line = line_of(experiment, cell, record(cell, last(0.95), digest="e" * 32))
+    assert (line.word, line.why) == ("not comparable", "other data: not the official files")
+
+
+def test_more_epochs_than_the_papers_are_not_comparable_either(record: Record) -> None:
+    experiment = experiment_named("mnist-accuracy")
+    cell = cell_of(experiment, method="bare", noise="symmetric:0.5")
+    line = line_of(experiment, cell, record(cell, last(0.95, epochs=500)))
+    assert (line.word, line.why) == ("not comparable", "500 of 200 epochs")
+
+
 def test_without_a_run_of_cross_entropy_there_is_no_ratio(record: Record) -> None:
     experiment = experiment_named("run-time")
     cell = cell_of(experiment, method="bare", dataset="mnist")
@@ -353,7 +407,7 @@ def test_an_older_header_that_left_kappa_open_is_the_papers_kappa(
     older = {"settings": {"threshold": "batch", "kappa": None, "empty": "all"}}
     record(cell, last(0.9161), change=older)
     (found,) = found_in(tmp_path, experiment, trials=1)
-    assert found.cell.place == {"setting": "mnist, symmetric:0.7", "kappa": "1"}
+    assert found.cell.place == {"setting": "mnist, symmetric:0.7", "kappa": "kappa=1"}
     (line,) = lines_of(experiment, [found])
     assert (line.paper, line.word) == (91.61, "reproduced")
 

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 from labelnoise.cli import main
 from labelnoise.experiment.display import LiveDisplay
@@ -253,6 +255,15 @@ def test_methods_and_only_choose_the_lines(
     assert [line["trials"] for line in done.report["lines"]] == [2] * len(lines)
 
 
+def test_what_is_the_same_run_is_trained_once(tmp_path: Path) -> None:
+    """A noise rate has no meaning for BARE: both places of the axis are one run."""
+    text = OWN.replace("[axes]", "[axes]\nnoise_rate = [0.3, 0.5]").replace('"cce", ', "")
+    done = reproduce(written(tmp_path, text), tmp_path / "runs", "--trials", "1", "--json")
+    assert done.status == 0, done.err
+    assert [line["trials"] for line in done.report["lines"]] == [1, 1]
+    assert len(folders(tmp_path / "runs")) == 1
+
+
 def test_a_part_leaves_the_files_of_the_whole_alone(copied: tuple[Path, Path]) -> None:
     own, runs = copied
     reproduce(own, runs)
@@ -354,10 +365,10 @@ def test_the_papers_column_and_a_packed_run_beside_it(mnist: Path, tmp_path: Pat
     found = lines["symmetric:0.7", "cce"]
     assert found["mean"] == pytest.approx(62)
     assert found["difference"] == pytest.approx(0.81)
-    assert (found["paper"], found["word"]) == (61.19, "reproduced")
+    assert (found["paper"], found["word"]) == (61.19, "not comparable")  # ten blank images
     assert sum(line["trials"] for line in lines.values()) == 1
     table = (runs / "mnist-accuracy.md").read_text()
-    assert "| cce | 62.00 | 1 | 200 | 61.19 ± 1.29 | +0.81 | reproduced |" in table
+    assert "| cce | 62.00 | 1 | 200 | 61.19 ± 1.29 | +0.81 | not comparable (" in table
     assert "| bare | - | - | - | 94.38 ± 0.13 | - | - |" in table
 
 
@@ -526,7 +537,7 @@ def test_time_left_counts_what_this_command_trained_alone(
     first, second = (job for job in jobs if job.pending)
     clock = 100.0
     monkeypatch.setattr("labelnoise.experiment.display.time.monotonic", lambda: clock)
-    display = LiveDisplay(list)
+    display = LiveDisplay(lambda: [Table("the table")])
     display.begin(jobs, tmp_path)
     assert jobs[0].run is not None
     first.run, first.before = jobs[0].run, 1  # one of its two epochs was there already
@@ -538,6 +549,13 @@ def test_time_left_counts_what_this_command_trained_alone(
         "4 runs, 2 of them to train\n"
         f"bare, seed 0: test {100 * first.run.summary()['test_accuracy']:.2f} %; "
         "1 run left, about 0:00:20\n"
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(display.picture())
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    # A small terminal shows the beginning: bars and time before the table.
+    assert re.match(
+        r"bare, seed 1 .*0/2 epochs *\n3 of 4 runs, time left 0:00:20\n[^\n]*\n.*the table", text
     )
     notes(second.spec, {"epoch": 2, "test_accuracy": 0.5})  # its first row: one was there already
     assert json.loads(next(tmp_path.glob("*.progress")).read_text())["before"] == 1

@@ -34,7 +34,7 @@ class LiveDisplay:
         self._filled: list[Table] = []
         self._console = Console(stderr=True)
         self._live = Live(
-            get_renderable=self._picture,
+            get_renderable=self.picture,
             console=self._console,
             refresh_per_second=2,
             transient=True,
@@ -70,10 +70,12 @@ class LiveDisplay:
         if not self._console.is_terminal:
             print(line, file=sys.stderr, flush=True)
 
-    def _picture(self) -> RenderableType:
+    def picture(self) -> RenderableType:
+        """How things stand."""
         done = sum(not job.pending for job in self._jobs)
         total = f"{done} of {_runs(len(self._jobs))}, time left {self._time_left()}"
-        return Group(*self._filled, self._bars(), total)
+        # What is cut off where the terminal is too small is the end of the tables.
+        return Group(self._bars(), total, *self._filled)
 
     def _bars(self) -> Table:
         bars = Table.grid(padding=(0, 1))

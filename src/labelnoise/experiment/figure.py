@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -28,49 +27,65 @@ PANELS = {
     "label_recall": "Label recall",
     "selected_fraction": "Fraction selected",
 }
-# Okabe and Ito's colours tell apart for colour-blind readers, the dashes without any colour.
+# Okabe and Ito's colours tell apart for colour-blind readers, the markers without any colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-DASHES = ("-", "--", "-.", ":")
-# What letters and lines measure in a figure that is printed one column wide.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKED = 8  # markers on a curve
+PANEL = (2.6, 2.2)  # inches: three panels are as wide as a printed page, its letters as large
 STYLE: dict[str, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 11,
+    "font.size": 8,
+    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "lines.linewidth": 1.6,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
     "svg.hashsalt": "labelnoise",  # the same runs give the same file
 }
 
 
 def draw_curves(runs: Sequence[Run], path: Path) -> None:
     """Four panels over the epochs, one line a run, as PNG."""
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6), sharex=True, layout="constrained")
-    looks = zip(itertools.cycle(COLOURS), itertools.cycle(DASHES), strict=False)
-    for run, (colour, dash) in zip(runs, looks, strict=False):
-        _draw(run, axes.flat, {"color": colour, "linestyle": dash})
-    for axis, title in zip(axes.flat, PANELS.values(), strict=True):
-        axis.set_title(title)
-        axis.set_ylabel("percent")
-        axis.grid(alpha=0.3)
-    for axis in axes[1]:
-        axis.set_xlabel("epoch")
-    spec = runs[0].header["spec"]
-    figure.suptitle(f"{spec['dataset']}, noise {spec['noise']}, net {spec['net']}")
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(runs), 4)
-    )
-    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))
+    with plt.rc_context(STYLE):  # type: ignore[arg-type]
+        figure, axes = plt.subplots(
+            2, 2, figsize=(3 * PANEL[0], 3 * PANEL[1]), sharex=True, layout="constrained"
+        )
+        for place, run in enumerate(runs):
+            _draw(run, axes.flat, place)
+        for axis, title in zip(axes.flat, PANELS.values(), strict=True):
+            axis.set_title(title)
+            axis.set_ylabel("percent")
+        for axis in axes[1]:
+            axis.set_xlabel("epoch")
+        spec = runs[0].header["spec"]
+        figure.suptitle(f"{spec['dataset']}, noise {spec['noise']}, net {spec['net']}")
+        figure.legend(
+            *axes[0, 0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=min(len(runs), 4),
+        )
+        write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=150))
     plt.close(figure)
 
 
-def _draw(run: Run, axes: Any, look: dict[str, Any]) -> None:
+def _draw(run: Run, axes: Any, place: int) -> None:
     rows = run.rows
     epochs = [row["epoch"] for row in rows]
     for axis, key in zip(axes, PANELS, strict=True):
         values = [None if row[key] is None else 100 * row[key] for row in rows]
         if values and values[-1] is not None:
-            marker = "o" if len(rows) == 1 else None
-            axis.plot(epochs, values, label=label(run), marker=marker, **look)
+            axis.plot(epochs, values, label=label(run), **_look(place, len(rows)))
+
+
+def _look(place: int, length: int) -> dict[str, Any]:
+    """Colour and marker of the curve at a place; markers of neighbours do not cover each other."""
+    every = max(length // MARKED, 1)
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "markevery": (place * every // len(MARKERS) % every, every),
+    }
 
 
 # --- figures of the paper -------------------------------------------------------------------------
@@ -82,7 +97,7 @@ def draw_figure(title: str, figure: Figure, results: Sequence[Result], stem: Pat
         drawing = (_traces if figure.trace else _curves)(figure, results)
         drawing.suptitle(title)
         paths = []
-        for suffix, options in ((".png", {"dpi": 150}), (".svg", {"metadata": {"Date": None}})):
+        for suffix, options in ((".png", {"dpi": 200}), (".svg", {"metadata": {"Date": None}})):
             path = stem.with_name(stem.name + suffix)
             path.parent.mkdir(parents=True, exist_ok=True)
             save = _saver(drawing, suffix[1:], options)
@@ -103,13 +118,13 @@ def _curves(figure: Figure, results: Sequence[Result]) -> Any:
         if result.runs:
             panels.setdefault(str(_place(result)[figure.panel]), []).append(result)
     names = list(dict.fromkeys(str(_place(result)[figure.line]) for result in results))
-    looks = _looks(names)
+    places = _places(names)
     drawing, axes = _grid(len(panels))
     for axis, (title, found) in zip(axes, panels.items(), strict=False):
         for result in found:
             name = str(_place(result)[figure.line])
-            _draw_mean(axis, result, figure.metric, name, looks[name])
-        axis.set_title(title)
+            _draw_mean(axis, result, figure.metric, name, places[name])
+        axis.set_title(title.replace(":", " "))
         axis.set_ylabel(f"{PANELS[figure.metric].lower()}, %")
         axis.set_xlabel("epoch")
     _legend(drawing, axes, names)
@@ -127,25 +142,25 @@ def _traces(figure: Figure, results: Sequence[Result]) -> Any:
     drawing, axes = _grid(len(panels))
     for axis, (title, number, run) in zip(axes, panels, strict=False):
         traced = [row for row in run.rows if figure.metric in row]
-        looks = _looks([f"epoch {row['epoch']}" for row in traced])
-        for row in traced:
+        for place, row in enumerate(traced):
             values = [math.nan if t[number] is None else t[number] for t in row[figure.metric]]
-            name = f"epoch {row['epoch']}"
-            axis.plot(range(1, len(values) + 1), values, label=name, **looks[name])
-        axis.set_title(f"{title}, class {run.header['classes'][number]}")
+            look = _look(place, len(values))
+            axis.plot(range(1, len(values) + 1), values, label=f"epoch {row['epoch']}", **look)
+        axis.set_title(f"{title.replace(':', ' ')}, class {run.header['classes'][number]}")
         axis.set_ylabel("threshold")
         axis.set_xlabel("mini-batch")
     _legend(drawing, axes)
     return drawing
 
 
-def _draw_mean(axis: Any, result: Result, metric: str, name: str, look: dict[str, Any]) -> None:
+def _draw_mean(axis: Any, result: Result, metric: str, name: str, place: int) -> None:
     """One curve; epochs without a value (nothing was selected) are gaps."""
     trials = [[row[metric] for row in run.rows] for run in result.runs]
     columns = [[100 * v for v in values if v is not None] for values in zip(*trials, strict=False)]
     epochs = range(1, len(columns) + 1)
     middle = [statistics.fmean(values) if values else math.nan for values in columns]
-    axis.plot(epochs, middle, label=name, marker="o" if len(columns) == 1 else None, **look)
+    look = _look(place, len(columns))
+    axis.plot(epochs, middle, label=name, **look)
     if len(trials) > 1:
         spread = [statistics.stdev(values) if len(values) > 1 else 0 for values in columns]
         low = [value - width for value, width in zip(middle, spread, strict=True)]
@@ -157,29 +172,21 @@ def _place(result: Result) -> Mapping[str, Any]:
     return {**result.cell.settings, **result.cell.place}
 
 
-def _looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour and a dash for every name, the same in all panels; a method's in all figures."""
+def _places(names: Sequence[str]) -> dict[str, int]:
+    """A place for every name, the same in all panels; a method's in all figures."""
     order = [*METHODS, *names] if any(name in METHODS for name in names) else list(names)
-    places = {name: order.index(name) for name in names}
-    return {
-        name: {
-            "color": COLOURS[place % len(COLOURS)],
-            "linestyle": DASHES[place % len(DASHES)],
-        }
-        for name, place in places.items()
-    }
+    return {name: order.index(name) for name in names}
 
 
 def _grid(count: int) -> tuple[Any, list[Any]]:
     """Panels, at most three in a row."""
     columns = min(count, 3)
     rows = math.ceil(count / columns)
+    size = PANEL[0] * max(columns, 2), PANEL[1] * rows + 0.6
     drawing, axes = plt.subplots(
-        rows, columns, figsize=(4 * columns, 3.1 * rows + 0.6), squeeze=False, layout="constrained"
+        rows, columns, figsize=size, squeeze=False, sharey=True, layout="constrained"
     )
     flat = list(axes.flat)
-    for axis in flat[:count]:
-        axis.grid(alpha=0.3)
     for axis in flat[count:]:
         axis.set_visible(False)
     return drawing, flat[:count]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from labelnoise.data import DATASETS
 from labelnoise.errors import LabelNoiseError, nearest, unknown
@@ -23,6 +23,7 @@ from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.published import published
 from labelnoise.experiment.spec import presets
 from labelnoise.experiment.supply import needs_rate, needs_trusted
+from labelnoise.learner import SCHEDULES
 from labelnoise.methods import METHODS
 from labelnoise.nets import NETS
 
@@ -73,8 +74,8 @@ class Figure(Strict):
     panel: str
     line: str
     metric: str
-    trace: list[float] = []  # moments of the training, 0 to 1, whose mini-batches are shown
-    classes: dict[str, list[int]] = {}  # which classes of which panel, for traces
+    trace: list[Annotated[float, Field(ge=0, le=1)]] = []  # moments whose mini-batches are shown
+    classes: dict[str, list[NonNegativeInt]] = {}  # which classes of which panel, for traces
 
 
 class Experiment(Strict):
@@ -171,47 +172,60 @@ def _first_of(error: ValidationError) -> str:
 
 def _check(experiment: Experiment) -> None:
     """Refuse what would end in an error, or in nothing, only when it runs."""
-    shown = experiment.table or experiment.figure
-    if shown is None:
-        raise LabelNoiseError("it has neither a [table] nor a [figure]")
     for axis, values in experiment.axes.items():
         if not values:
             raise LabelNoiseError(f"axis {axis!r} is empty")
-    settings = [cell.settings for cell in _product(experiment)]
-    known = {key for each in settings for key in each} | set(experiment.axes)
+    plain = [cell.settings for cell in _product(experiment)]
     for key in ("dataset", "method"):
-        if not all(key in each for each in settings):
+        if not all(key in each for each in plain):
             raise LabelNoiseError(f"every run needs a {key!r}, in [base] or in [axes]")
-    by = [shown.block] if isinstance(shown, Table) else [shown.panel]
-    for key in (*by, shown.line):
-        if key not in known | {"metric", "trace"}:
-            raise unknown("axis or setting", key, known)
+    known = {key for each in plain for key in each}
+    known |= {key for patch in experiment.patch for key in patch.set}
     for key in (key for patch in experiment.patch for key in patch.when):
-        if key not in known | {key for patch in experiment.patch for key in patch.set}:
+        if key not in known:
             raise unknown("setting of a patch", key, known)
-    if experiment.table:
-        _check_table(experiment.table)
-    if experiment.figure:
-        _check_figure(experiment.figure)
+    places = [{**cell.settings, **cell.place} for cell in cells(experiment)]
+    if experiment.table and not experiment.figure:
+        _check_table(experiment.table, places)
+    elif experiment.figure and not experiment.table:
+        _check_figure(experiment.figure, places)
+    else:
+        raise LabelNoiseError("it needs either a [table] or a [figure]")
     for table in experiment.published:
         if table not in published().tables:
             raise unknown("published table", table, published().tables)
 
 
-def _check_table(table: Table) -> None:
+def _check_table(table: Table, places: list[dict[str, Value]]) -> None:
+    _check_places((table.block, table.line), places, "metric")
+    _check_places(table.over, places)
     for metric in table.metrics:
         if metric not in METRICS:
             raise unknown("metric", metric, METRICS)
-    if table.over and set(table.metrics) != {TIME}:
-        raise LabelNoiseError(f"ratios ('over') are taken of {TIME!r} alone")
+    if bool(table.over) != (TIME in table.metrics) or (table.over and len(table.metrics) > 1):
+        raise LabelNoiseError(f"ratios ('over') are taken of {TIME!r} alone, and it needs them")
 
 
-def _check_figure(figure: Figure) -> None:
+def _check_figure(figure: Figure, places: list[dict[str, Value]]) -> None:
     if figure.trace:
-        if figure.metric != TRACED or not figure.classes:
-            raise LabelNoiseError(f"a trace shows {TRACED!r} and needs [figure.classes]")
-    elif figure.metric not in CURVES:
+        _check_places((figure.panel,), places)
+        if figure.metric != TRACED:
+            raise LabelNoiseError(f"a trace shows {TRACED!r}, not {figure.metric!r}")
+        for panel in dict.fromkeys(str(place[figure.panel]) for place in places):
+            if panel not in figure.classes:
+                raise LabelNoiseError(f"[figure.classes] has no classes for {panel!r}")
+        return
+    _check_places((figure.panel, figure.line), places)
+    if figure.metric not in CURVES:
         raise unknown("metric", figure.metric, CURVES)
+
+
+def _check_places(keys: Iterable[str], places: list[dict[str, Value]], *besides: str) -> None:
+    """Refuse what not every run has."""
+    known = {*set.intersection(*(set(place) for place in places)), *besides}
+    for key in keys:
+        if key not in known:
+            raise unknown("axis or setting", key, known)
 
 
 def cells(
@@ -251,6 +265,10 @@ def missing(found: Collection[Cell]) -> list[str]:
         "data set": ({cell.settings["dataset"] for cell in found}, DATASETS),
         "net": ({cell.settings.get("net", "auto") for cell in found} - {"auto"}, NETS),
         "method": ({cell.settings["method"] for cell in found}, METHODS),
+        "schedule": (
+            {c.settings["schedule"] for c in found if "schedule" in c.settings},
+            SCHEDULES,
+        ),
     }
     return [
         f"{kind} {name!r}{_perhaps(name, known)}"
@@ -275,8 +293,13 @@ def _product(experiment: Experiment) -> Iterator[Cell]:
         for axis, value in zip(experiment.axes, values, strict=True):
             several = value if isinstance(value, dict) else {axis: value}
             settings |= several
-            place[axis] = ", ".join(str(part) for part in several.values())
+            place[axis] = ", ".join(in_words(key, part) for key, part in several.items())
         yield Cell(place, settings)
+
+
+def in_words(name: str, value: Any) -> str:
+    """A setting as a table or legend shows it: text speaks for itself."""
+    return value if isinstance(value, str) else f"{name}={value}"
 
 
 def _patched(cell: Cell, patches: list[Patch]) -> Cell:

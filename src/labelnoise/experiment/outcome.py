@@ -109,15 +109,23 @@ def _line(
     line = Line(str(place[table.block]), str(place[table.line]))
     if number is not None:
         line = replace(line, paper=number.mean, paper_std=number.std)
+    base = _base(result, results, table.over)
     if table.over:
-        line = _ratios(line, tables, result, _base(result, results, table.over), metric)
+        line = _ratios(line, tables, result, base, metric)
     else:
         line = replace(line, ours=tuple(100 * run.summary()[metric] for run in result.runs))
     if not line.ours:
         return line
     line = replace(line, epochs=spec.training.epochs)
+    if table.over and len({_hardware(run) for run in (*result.runs, *base.runs)}) > 1:
+        return replace(line, word="not comparable", why="other hardware or threads")
     word, why = _word(line, spec, number, table) if tables else ("", "")
     return replace(line, word=word, why=why)
+
+
+def _hardware(run: Run) -> tuple[str, ...]:
+    """What times depend on."""
+    return tuple(str(run.header.get(key)) for key in ("machine", "device", "threads"))
 
 
 def _ratios(line: Line, tables: Sequence[str], result: Result, base: Result, metric: str) -> Line:
@@ -137,9 +145,9 @@ def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[
     """What became of a published number, in a word."""
     if number is None or line.paper is None or line.difference is None:
         return "not comparable", "not in the paper"
-    if spec.digest in published().other_data:
-        return "not comparable", f"other data: {published().other_data[spec.digest]}"
-    if number.epochs and line.epochs < number.epochs and not table.any_epochs:
+    if other := published().other_data(spec.dataset, spec.digest):
+        return "not comparable", f"other data: {other}"
+    if number.epochs and line.epochs != number.epochs and not table.any_epochs:
         return "not comparable", f"{line.epochs} of {number.epochs} epochs"
     if table.over:
         margin, gain = LEAST_RATIO * line.paper, -line.difference
@@ -168,9 +176,9 @@ def _spec_of(result: Result) -> Spec:
 
 def _base(result: Result, results: Sequence[Result], over: Mapping[str, Any]) -> Result:
     """What ratios of `result` are taken to: the one that differs from it by `over` alone."""
-    keys = {"dataset", "noise", "preset", *over}
-    wanted = {key: {**result.cell.settings, **over}.get(key) for key in keys}
+    wanted = {**result.cell.settings, **over}
     for candidate in results:
-        if wanted == {key: candidate.cell.settings.get(key) for key in keys}:
+        settings = candidate.cell.settings
+        if all(wanted[key] == settings[key] for key in wanted.keys() & settings.keys()):
             return candidate
-    return Result(suited(Cell(result.cell.place, {**result.cell.settings, **over})), ())
+    return Result(suited(Cell(result.cell.place, wanted)), ())

@@ -56,11 +56,19 @@ class Published:
 
     Attributes:
         tables: The numbers of every table, by its name.
-        other_data: What data sets that are not the official ones are, by their digest.
+        official: The digests of official data sets that were seen, by their name.
+        others: What copies that are not the official ones are, by their digest.
     """
 
     tables: dict[str, list[Number]]
-    other_data: dict[str, str]
+    official: dict[str, str]
+    others: dict[str, str]
+
+    def other_data(self, dataset: str, digest: str) -> str:
+        """What data of this name and digest are, if not the official ones as far as is known."""
+        if digest in self.others:
+            return self.others[digest]
+        return "" if self.official.get(dataset, digest) == digest else "not the official files"
 
     def find(self, tables: Sequence[str], spec: Spec, metric: str) -> Number | None:
         """The number that one of `tables` has for a run's experiment."""
@@ -73,10 +81,11 @@ def published() -> Published:
     """The numbers that come with the package."""
     text = resources.files("labelnoise.experiments").joinpath("published.toml").read_text()
     parts = tomllib.loads(text)
-    others = parts.pop("other_data")
+    official, others = parts.pop("official"), parts.pop("other_data")
     return Published(
         tables={
             name: [Number(**number) for number in table["numbers"]] for name, table in parts.items()
         },
-        other_data={other["digest"]: other["what"] for other in others},
+        official=official,
+        others={other["digest"]: other["what"] for other in others},
     )

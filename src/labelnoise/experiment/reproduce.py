@@ -160,20 +160,37 @@ def execute(
     with folders as folder, Children() as children:
         desk = Path(folder)
         display.begin(jobs, desk)
+        twins = _by_identity(jobs)
+        workers = min(workers, len(twins))
         threads = max(1, _cores() // workers)
         calls = [
-            delayed(children.train)(job.ask, number, desk, out, data_dir, threads)
-            for number, job in enumerate(jobs)
-            if job.pending
+            delayed(children.train)(jobs[number].ask, number, desk, out, data_dir, threads)
+            for number in twins
         ]
         # Threads that wait for processes: a run that takes its process down takes down no other.
-        parallel = Parallel(workers, backend="threading", return_as="generator_unordered")
+        parallel = Parallel(
+            workers, backend="threading", return_as="generator_unordered", batch_size=1
+        )
         for number, answer in parallel(calls):
-            job = jobs[number]
-            job.run = Run(answer["run"]) if "run" in answer else None
-            job.failed = answer.get("failed", "")
-            job.before = answer.get("before", 0)
-            display.ended(job)
+            for job in twins[number]:
+                job.run = Run(answer["run"]) if "run" in answer else None
+                job.failed = answer.get("failed", "")
+                job.before = answer.get("before", 0)
+                display.ended(job)
+
+
+def _by_identity(jobs: Sequence[Job]) -> dict[int, list[Job]]:
+    """Pending jobs that are the same run, by the number of the first.
+
+    Several are, where an axis has no meaning for a method: a noise rate for BARE.
+    """
+    first: dict[str, int] = {}
+    found: dict[int, list[Job]] = {}
+    for number, job in enumerate(jobs):
+        if job.pending and job.spec is not None:
+            place = first.setdefault(job.spec.identity(), number)
+            found.setdefault(place, []).append(job)
+    return found
 
 
 class Children:
@@ -231,7 +248,8 @@ def _answer(task: Path, status: int, errors: str) -> dict[str, Any]:
         return answer
     if status < 0:
         name = signal.Signals(-status).name
-        return {"failed": f"its process was ended by {name} (out of memory?): use fewer --jobs"}
+        hint = " (out of memory?): use fewer --jobs" if name == "SIGKILL" else ""
+        return {"failed": f"its process was ended by {name}{hint}"}
     last = (errors.strip().splitlines() or ["no word of it"])[-1]
     return {"failed": f"its process ended with status {status}: {last}"}
 

@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.grid import in_words
 from labelnoise.experiment.outcome import Line
 from labelnoise.methods import method_named
 from labelnoise.record.run import Run
@@ -86,8 +87,7 @@ def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def named(method: str, settings: Mapping[str, Any]) -> str:
     """A method with settings, in words."""
-    words = (v if isinstance(v, str) else f"{name}={v}" for name, v in settings.items())
-    return " ".join([method, *words])
+    return " ".join([method, *(in_words(name, value) for name, value in settings.items())])
 
 
 def percent(fraction: float | None) -> str:
