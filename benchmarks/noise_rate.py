@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 from pathlib import Path
 
 import torch
 
 from labelnoise.data import read
+from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.estimate import estimated_rate
 from labelnoise.experiment.parts import divide
-from labelnoise.experiment.run import specify
+from labelnoise.experiment.run import train
 from labelnoise.noise import parse
 
 NOISES = (
@@ -45,26 +45,38 @@ def main() -> None:
         dataset = read(name, options.data_dir)
         matrix = f"matrix:{name}-arbitrary"
         for noise in (*NOISES, matrix):
-            try:
-                parts = divide(dataset, parse(noise), data_seed=0)
-            except LabelNoiseError:  # the data set has no such map or matrix
+            if not _can_be_planted(noise, dataset):
                 continue
-            assert parts.train.truth is not None
-            truth = float((parts.train.given != parts.train.truth).double().mean())
-            found = [
-                estimated_rate(
-                    specify(Ask(name, "coteaching", noise, seed=seed), dataset),
-                    dataset,
-                    parts.train,
-                    torch.device("cpu"),
-                )
-                for seed in range(options.seeds)
-            ]
+            found = []
+            for seed in range(options.seeds):
+                with tempfile.TemporaryDirectory() as out:
+                    run = train(
+                        name,
+                        method="coteaching",
+                        noise=noise,
+                        noise_rate="auto",
+                        epochs=1,
+                        seed=seed,
+                        out=out,
+                        data_dir=options.data_dir,
+                        device="cpu",
+                    )
+                    found.append(run.header["noise_rate"])
+                    truth = run.header["realised_noise"]["rate"]
             off = statistics.fmean(found) - truth
             errors.append(abs(off))
             shown = ", ".join(f"{rate:.3f}" for rate in found)
             print(f"| {name} | {noise} | {truth:.3f} | {shown} | {off:+.3f} |", flush=True)
     print(f"\nMean absolute error {statistics.fmean(errors):.3f}, largest {max(errors):.3f}.")
+
+
+def _can_be_planted(noise: str, dataset: Dataset) -> bool:
+    """Whether the data set has the map or matrix that the noise needs."""
+    try:
+        divide(dataset, parse(noise), data_seed=0)
+    except LabelNoiseError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -123,7 +123,8 @@ def main() -> None:
             report[f"{dataset} {name}"] = {"seconds": epoch, "ratio": ratio, "paper": theirs}
             if not options.json:
                 verdict = "" if theirs is None or ratio <= theirs else "  above the paper's"
-                print(f"{name:16} {epoch:8.2f} {ratio:9.2f} {theirs or 0:6.2f}{verdict}")
+                shown = "-" if theirs is None else f"{theirs:.2f}"
+                print(f"{name:16} {epoch:8.2f} {ratio:9.2f} {shown:>6}{verdict}")
     if options.json:
         print(json.dumps(report))
 

@@ -278,6 +278,25 @@ def test_logits_along_carry_the_usual_gradient_and_their_derivative_none(
         assert torch.allclose(parameter.grad, gradient, rtol=0, atol=1e-12)
 
 
+@every_net
+def test_the_first_time_is_like_every_other(build: Callable[[], nn.Module]) -> None:
+    """Whether layers have a forward mode is found out then: dropout is drawn as if it was known.
+
+    A run that goes on finds it out again.
+    """
+    one, direction = along(build, torch.float32)  # some layers' kernels have none there
+    dropping = nn.Sequential(nn.Dropout(0.5), one.network)
+    again = Learner(dropping, Recipe(schedule="constant"))
+    before = copy.deepcopy(dropping.state_dict())
+    found = []
+    for _ in range(2):
+        dropping.load_state_dict(before)
+        torch.manual_seed(0)
+        logits, drift = again.logits_along(TOKENS.float(), direction)
+        found.append((logits.detach(), drift, torch.get_rng_state()))
+    assert all(first.equal(second) for first, second in zip(*found, strict=True))
+
+
 def test_dropout_masks_the_logits_and_their_derivative_alike() -> None:
     module = nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 5, bias=False, dtype=torch.float64))
     one = Learner(module, Recipe(schedule="constant"))

@@ -22,8 +22,14 @@ def nearest(name: str, known: Collection[str], cutoff: float = 0.5) -> str | Non
     return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), None)
 
 
+def noise_rate_lies_in_range(rate: float | None) -> None:
+    """Refuse what is not the fraction of wrong labels of any data."""
+    if rate is not None and not 0 <= rate < 1:
+        raise LabelNoiseError(f"a noise rate lies in [0, 1), got {rate}")
+
+
 def at_least(least: float, **fields: float) -> None:
     """Refuse fields that are smaller than they may be."""
     for name, value in fields.items():
-        if value < least:
+        if not value >= least:  # NaN neither
             raise LabelNoiseError(f"{name} must be at least {least}, got {value}")

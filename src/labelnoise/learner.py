@@ -75,7 +75,7 @@ class Learner:
             self.parameters, lr=recipe.lr, weight_decay=recipe.weight_decay
         )
         self.schedule = SCHEDULES[recipe.schedule](self.optimiser, recipe.epochs)
-        self._forward_mode = True  # until a layer is met that cannot
+        self._forward_mode: bool | None = None  # whether all layers have one; not known yet
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Scores in training mode, with gradient: (batch, ...) -> (batch, classes)."""
@@ -93,14 +93,10 @@ class Learner:
         LSTM, two passes backward do. Only the logits carry a gradient.
         """
         self._switch(training=True)
+        if self._forward_mode is None:
+            self._forward_mode = self._has_forward_mode(inputs, direction)
         if self._forward_mode:
-            before = self._buffers()
-            try:
-                return self._dual(inputs, direction)
-            except NotImplementedError:
-                self._forward_mode = False
-                for name, buffer in self.network.named_buffers():
-                    buffer.copy_(before[name])
+            return self._dual(inputs, direction)
         with twice_differentiable():
             logits = self.logits(inputs)
         # The derivative along a direction is that of the gradient's product with it.
@@ -165,6 +161,19 @@ class Learner:
             ("optimiser", self.optimiser),
             ("schedule", self.schedule),
         )
+
+    def _has_forward_mode(self, inputs: Tensor, direction: Sequence[Tensor]) -> bool:
+        """Whether every layer has one; tried once, and neither buffers nor chance show it."""
+        before, device = self._buffers(), self.parameters[0].device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            try:
+                self._dual(inputs, direction)
+            except NotImplementedError:
+                return False
+            finally:
+                for name, buffer in self.network.named_buffers():
+                    buffer.copy_(before[name])
+        return True
 
     def _dual(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """`logits_along` by forward mode."""

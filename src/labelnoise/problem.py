@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from labelnoise.errors import LabelNoiseError
+from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
 
 if TYPE_CHECKING:
     from labelnoise.data.train import Train
@@ -40,19 +40,27 @@ class Problem:
         """The noise rate for a method that needs one: what it was told, else what is known."""
         rate = self.noise_rate if told is None else told
         if rate is None:
-            raise LabelNoiseError(
-                f"{method} needs the noise rate: pass --noise-rate R, or --noise-rate auto to "
-                "estimate it"
-            )
-        if not 0 <= rate < 1:
-            raise LabelNoiseError(f"a noise rate lies in [0, 1), {method} got {rate}")
+            raise no_rate(method)
+        noise_rate_lies_in_range(rate)
         return rate
 
     def verified(self, method: str) -> Train:
         """The trusted set for a method that needs one."""
         if self.trusted is None:
-            raise LabelNoiseError(
-                f"{method} needs a trusted set: pass --trusted FILE with verified samples, or "
-                "--trusted N if you vouch for N of the labels as they are"
-            )
+            raise no_trusted(method)
         return self.trusted
+
+
+def no_rate(method: str) -> LabelNoiseError:
+    """The error for a method that is told no noise rate."""
+    return LabelNoiseError(
+        f"{method} needs the noise rate: pass --noise-rate R, or --noise-rate auto to estimate it"
+    )
+
+
+def no_trusted(method: str) -> LabelNoiseError:
+    """The error for a method that has no trusted set."""
+    return LabelNoiseError(
+        f"{method} needs a trusted set: pass --trusted FILE with verified samples, or --trusted N "
+        "if you vouch for N of the labels as they are"
+    )

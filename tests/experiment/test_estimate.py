@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from labelnoise.batch import Batch, Step
-from labelnoise.data.scale import raw
-from labelnoise.data.train import Train
-from labelnoise.experiment.estimate import rate_after_training, rate_by_sure_predictions
+from labelnoise.data import read
+from labelnoise.experiment.estimate import rate_by_sure_predictions
+from labelnoise.experiment.parts import divide
+from labelnoise.experiment.predict import Predictor
 from labelnoise.experiment.run import train
-from labelnoise.learner import Learner, Recipe
-from labelnoise.methods.cce import CCE
-from labelnoise.problem import Problem
-from labelnoise.seeds import stream
+from labelnoise.experiment.spec import Spec
+from labelnoise.noise import parse
+from labelnoise.record.run import Row, Run
 
 
 def table(*rows: tuple[int, float], classes: int = 3) -> Tensor:
@@ -149,27 +150,36 @@ def test_on_a_small_file_of_ones_own_it_is_near_the_truth(seed: int, tmp_path: P
     assert run.header["noise_rate"] == pytest.approx(0.1, abs=0.06)
 
 
-def test_it_trains_a_small_set_for_many_epochs_and_asks_the_method() -> None:
-    """A network that starts right and a method that does not move it: the rate is exact."""
-    inputs = torch.eye(3).repeat(20, 1)
-    labels = torch.arange(60) % 3
-    labels[:15] = (labels[:15] + 1) % 3
-    network = nn.Linear(3, 3, bias=False)
-    with torch.no_grad():
-        network.weight.copy_(9 * torch.eye(3))
-    seen: list[int] = []
+def test_the_estimate_is_a_run_beside_the_one_that_asked_for_it(tmp_path: Path) -> None:
+    """Stopped, it goes on; finished, it serves whoever asks for the same."""
+    asked: dict[str, Any] = {"noise": "symmetric:0.3", "noise_rate": "auto", "epochs": 1}
+    seen: list[tuple[str, int | None]] = []
 
-    class Still(CCE):
-        def step(self, batch: Batch) -> Step:
-            seen.append(len(batch.index))
-            return Step(batch.index, torch.ones(len(batch.index)), torch.tensor(0.0))
+    def watch(spec: Spec, row: Row | None) -> None:
+        seen.append((spec.method, None if row is None else row["epoch"]))
+        if len(seen) == 4:
+            raise KeyboardInterrupt
 
-    problem = Problem(
-        labels, 3, lambda: Learner(network, Recipe(schedule="constant")), stream(0, "method")
-    )
-    walk = Train(inputs, labels, raw(inputs), batch_size=20, seed=0)
-    assert rate_after_training(Still(), problem, walk) == pytest.approx(0.25)
-    assert seen == [20] * 1002  # whole epochs, until at least 1,000 steps are made
+    with pytest.raises(KeyboardInterrupt):
+        train("digits", method="coteaching", out=tmp_path, watch=watch, **asked)
+    (begun,) = tmp_path.iterdir()
+    run = train("digits", method="coteaching", out=tmp_path, watch=watch, **asked)
+    rows = run.header["rows"]["train"]
+    epochs = math.ceil(1000 * 128 / rows)  # a thousand steps: ten epochs would be too few
+    assert seen == [
+        ("bare", None), ("bare", 1), ("bare", 2), ("bare", 3),
+        ("bare", None), *(("bare", number) for number in range(4, epochs + 1)),
+        ("coteaching", None), ("coteaching", 1),
+    ]  # fmt: skip
+    estimate = Run(begun)
+    probs = Predictor(estimate).probs(divide(read("digits"), parse(asked["noise"]), 0).train.inputs)
+    given = torch.from_numpy(estimate.samples["given"])
+    assert run.header["noise_rate"] == rate_by_sure_predictions(probs, given)
+
+    seen.clear()
+    other = train("digits", method="curriculum-loss", out=tmp_path, watch=watch, **asked)
+    assert seen == [("curriculum-loss", None), ("curriculum-loss", 1)]
+    assert other.header["noise_rate"] == run.header["noise_rate"]
 
 
 DROPOUT = """

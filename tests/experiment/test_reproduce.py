@@ -264,6 +264,17 @@ def test_what_is_the_same_run_is_trained_once(tmp_path: Path) -> None:
     assert len(folders(tmp_path / "runs")) == 1
 
 
+def test_runs_that_need_the_same_estimate_wait_for_each_other(tmp_path: Path) -> None:
+    text = OWN.replace("[axes]", 'noise_rate = "auto"\n[axes]')
+    text = text.replace('"cce", "bare"', '"coteaching", "curriculum-loss"')
+    words = ("--trials", "1", "--epochs", "1", "--json")
+    done = reproduce(written(tmp_path, text), tmp_path / "runs", *words)
+    assert done.status == 0, done.err
+    assert len(folders(tmp_path / "runs")) == 3
+    rates = {run.header["noise_rate"] for run in runs_in(tmp_path / "runs")} - {None}
+    assert len(rates) == 1
+
+
 def test_a_part_leaves_the_files_of_the_whole_alone(copied: tuple[Path, Path]) -> None:
     own, runs = copied
     reproduce(own, runs)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from labelnoise import CCE, Batch, LabelNoiseError, Problem
+from labelnoise import CCE, Batch, LabelNoiseError
 from labelnoise.methods.coteaching import CoTeaching, forget_rate, small_loss
 
 from .regression import Regression
-from .small import largest_difference, mask, random_batch, set_up, small_problem, weights
-
-FEATURES, CLASSES = 5, 4
-
+from .small import largest_difference, mask, set_up, weights
+from .two_networks import CLASSES, FEATURES, ROWS, batch, linear, problem
 
 # --- the slow reference: two softmax regressions in NumPy, one sample after the other -------------
 
@@ -42,27 +38,11 @@ def slow_smallest(losses: list[float], keep_rate: float) -> list[int]:
 # --- a small problem ------------------------------------------------------------------------------
 
 
-def linear(seed: int) -> nn.Linear:
-    torch.manual_seed(seed)
-    return nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-
-
 def with_norm(seed: int) -> nn.Module:
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, CLASSES)
     ).double()
-
-
-def problem(
-    build: Callable[[int], nn.Module] = linear, noise_rate: float | None = 0.4, **recipe: Any
-) -> Problem:
-    numbers = itertools.count()
-    return small_problem(lambda: build(next(numbers)), CLASSES, noise_rate=noise_rate, **recipe)
-
-
-def batch(seed: int, time: float = 0.0, rows: int = 13) -> Batch:
-    return random_batch(seed, rows, FEATURES, CLASSES, time)
 
 
 # --- the step against the reference ---------------------------------------------------------------
@@ -89,8 +69,8 @@ def test_steps_equal_the_slow_reference(rate: float, ramp: int, exponent: float)
 
         step = method.step(made)
         assert step.index is made.index
-        assert step.weight.tolist() == mask(of_second, 13)
-        assert step.notes["peer_weight"].tolist() == mask(of_first, 13)
+        assert step.weight.tolist() == mask(of_second, ROWS)
+        assert step.notes["peer_weight"].tolist() == mask(of_first, ROWS)
         assert float(step.loss) == pytest.approx((loss + peer_loss) / 2, abs=1e-12)
         assert step.probs is not None
         assert np.allclose(step.probs.numpy(), probs, rtol=0, atol=1e-12)
@@ -221,7 +201,7 @@ def test_without_noise_it_is_two_runs_of_cross_entropy(
         made = batch(seed, time=float(seed))
         step = method.step(made)
         losses = [float(one.step(made).loss) for one in alone]
-        assert step.weight.tolist() == step.notes["peer_weight"].tolist() == [1.0] * 13
+        assert step.weight.tolist() == step.notes["peer_weight"].tolist() == [1.0] * ROWS
         assert float(step.loss) == pytest.approx(sum(losses) / 2, abs=1e-12)
     for learner, one in zip(method.learners(), alone, strict=True):
         found, expected = learner.network.state_dict(), one.learner.network.state_dict()
@@ -292,13 +272,5 @@ def test_it_says_what_to_pass_where_the_rate_is_not_known() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, -0.1, 1.5, math.nan])
 def test_a_rate_outside_its_range_is_an_error(rate: float) -> None:
-    for method, told in ((CoTeaching(noise_rate=rate), 0.1), (CoTeaching(), rate)):
-        with pytest.raises(LabelNoiseError, match=r"lies in \[0, 1\)"):
-            method.setup(problem(noise_rate=told))
-
-
-def test_the_step_carries_no_graph() -> None:
-    step = set_up(CoTeaching(), problem()).step(batch(0))
-    assert step.probs is not None
-    for tensor in (step.weight, step.loss, step.probs, *step.notes.values()):
-        assert not tensor.requires_grad
+    with pytest.raises(LabelNoiseError, match=r"lies in \[0, 1\)"):
+        CoTeaching().setup(problem(noise_rate=rate))

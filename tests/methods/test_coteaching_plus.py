@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from labelnoise import CCE, Batch, LabelNoiseError, Problem
+from labelnoise import CCE, Batch, LabelNoiseError
 from labelnoise.methods.coteaching import CoTeaching
 from labelnoise.methods.coteaching_plus import CoTeachingPlus, small_loss_within
 
 from .regression import Regression
-from .small import largest_difference, mask, random_batch, set_up, small_problem, weights
-
-FEATURES, CLASSES, ROWS = 5, 3, 14
-
+from .small import largest_difference, mask, set_up, weights
+from .two_networks import ROWS, batch, linear, problem
 
 # --- the slow reference: two softmax regressions in NumPy, one sample after the other -------------
 
@@ -63,24 +59,8 @@ def slow_choice(
 # --- a small problem ------------------------------------------------------------------------------
 
 
-def linear(seed: int) -> nn.Linear:
-    torch.manual_seed(seed)
-    return nn.Linear(FEATURES, CLASSES, dtype=torch.float64)
-
-
 def identical(number: int) -> nn.Module:
     return linear(0)
-
-
-def problem(
-    build: Callable[[int], nn.Module] = linear, noise_rate: float | None = 0.4, **recipe: Any
-) -> Problem:
-    numbers = itertools.count()
-    return small_problem(lambda: build(next(numbers)), CLASSES, noise_rate=noise_rate, **recipe)
-
-
-def batch(seed: int, time: float = 0.0, rows: int = ROWS) -> Batch:
-    return random_batch(seed, rows, FEATURES, CLASSES, time)
 
 
 # --- the step against the reference ---------------------------------------------------------------
@@ -327,7 +307,7 @@ def test_an_unknown_warm_up_suggests_the_nearest() -> None:
 
 
 def test_it_says_what_to_pass_where_the_rate_is_not_known() -> None:
-    with pytest.raises(LabelNoiseError, match=r"needs the noise rate: pass --noise-rate R"):
+    with pytest.raises(LabelNoiseError, match=r"Co-teaching\+ needs the noise rate: pass"):
         CoTeachingPlus().setup(problem(noise_rate=None))
 
 

@@ -406,10 +406,3 @@ def test_a_broken_sample_shows_even_if_it_is_not_selected() -> None:
     made.inputs[4, 0] = math.nan
     step = set_up(CurriculumLoss(burn_in=0), problem(noise_rate=0.5)).step(made)
     assert not step.loss.isfinite()
-
-
-def test_the_step_carries_no_graph() -> None:
-    step = set_up(CurriculumLoss(burn_in=0), problem()).step(batch(0))
-    assert step.probs is not None
-    for tensor in (step.weight, step.loss, step.probs):
-        assert not tensor.requires_grad

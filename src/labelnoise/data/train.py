@@ -92,14 +92,14 @@ class Forever:
         """The next batch."""
         number, position = divmod(self._drawn, self._steps)
         if position == 0:
-            self._walk = self._whole() if self._steps == 1 else self._part.batches(number)
+            self._walk = self._pass(number)
         self._drawn += 1
         return next(self._walk)
 
-    def _whole(self) -> Iterator[Batch]:
-        """All rows in one batch: made once and given again, unless chance changes its images."""
-        if self._part.augment is not None:
-            return self._part.batches(self._drawn)
+    def _pass(self, number: int) -> Iterator[Batch]:
+        """All rows; if they are one batch that chance does not change, it is made once and kept."""
+        if self._steps > 1 or self._part.augment is not None:
+            return self._part.batches(number)
         self._kept = self._kept or next(self._part.scan(len(self._part)))
         return iter((self._kept,))
 

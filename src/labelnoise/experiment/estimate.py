@@ -5,73 +5,47 @@ predictions are nearly always right, also on the samples whose label it left out
 that it surely takes for class j, the given labels are then distributed as transition[j]; the
 fraction that differs from j, averaged over the classes, is the rate. Unsure predictions would count
 the network's own mistakes as wrong labels; that is why they have no say.
+
+The short run is a run like any other: it shows its progress, goes on where it was stopped, and its
+folder lies beside that of the run that asked for it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from labelnoise.data.dataset import Dataset
-from labelnoise.data.scale import SCALES
-from labelnoise.data.train import Train
-from labelnoise.engine import evaluate, flushing_denormals, own_chance
-from labelnoise.experiment.learners import new_learners
-from labelnoise.experiment.parts import Noisy
 from labelnoise.experiment.spec import Spec, expand
-from labelnoise.method import Method
-from labelnoise.problem import Problem
-from labelnoise.seeds import derive, stream
 
 ESTIMATOR = "bare"
 EPOCHS = 10
 STEPS = 1000  # at least; ten epochs of a small data set teach a network nothing
 
 
-def estimated_rate(spec: Spec, dataset: Dataset, part: Noisy, device: torch.device) -> float:
-    """The fraction of wrong labels in a run's training part, on the run's own net.
+def estimator(spec: Spec, rows: int) -> Spec:
+    """The short run that estimates the noise rate for another one, on its data and its net.
 
     BARE is trained as we recommend it, for as long as it takes to tell classes apart.
+
+    Args:
+        spec: The run that needs the rate.
+        rows: How many samples it trains on.
     """
-    short = expand(
-        dataset=spec.dataset,
-        digest=spec.digest,
-        method=ESTIMATOR,
-        noise=spec.noise,
-        net=spec.net,
-        changes={"schedule": "constant"},
-        seed=spec.seed,
-    )
-    train = Train(
-        inputs=part.inputs.to(device),
-        labels=part.given.to(device),
-        scaling=SCALES[short.training.scale](part.inputs).to(device),
-        batch_size=short.training.batch_size,
-        seed=spec.seed,
-    )
-    num_classes = len(dataset.classes)
-    problem = Problem(
-        labels=train.labels,
-        num_classes=num_classes,
-        new_learner=new_learners(short, tuple(dataset.inputs.shape[1:]), num_classes, device),
-        generator=stream(spec.seed, "estimate"),
-    )
-    return rate_after_training(short.method_instance(), problem, train)
-
-
-def rate_after_training(method: Method, problem: Problem, train: Train) -> float:
-    """The fraction of wrong labels, by what `method` predicts after a short training."""
-    epochs = max(EPOCHS, math.ceil(STEPS * train.batch_size / len(train)))
-    method.setup(problem)
-    with flushing_denormals(), own_chance(train):
-        torch.manual_seed(derive(train.seed, "estimate"))
-        for number in range(epochs):
-            for _ in method.epoch(train, number):
-                pass
-        log_probs = evaluate(method.log_probs, train.inputs, train.scaling)
-    return rate_by_sure_predictions(log_probs.exp(), train.labels)
+    asked: dict[str, Any] = {
+        "dataset": spec.dataset,
+        "digest": spec.digest,
+        "method": ESTIMATOR,
+        "noise": spec.noise,
+        "net": spec.net,
+        "seed": spec.seed,
+        "data_seed": spec.data_seed,
+    }
+    batch_size = expand(**asked).training.batch_size
+    epochs = max(EPOCHS, math.ceil(STEPS * batch_size / rows))
+    return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
 
 
 def rate_by_sure_predictions(probs: Tensor, labels: Tensor) -> float:

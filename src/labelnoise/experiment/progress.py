@@ -49,9 +49,9 @@ class Progress:
         self.begun = True
         done, total = 0 if row is None else row["epoch"], spec.training.epochs
         accuracy = "" if row is None else f"test {100 * row['test_accuracy']:.2f} %"
-        if not self._bar.task_ids:
+        if row is None:
             self._bar.add_task(f"{spec.method} on {spec.dataset}", total=total, accuracy="")
-        self._bar.update(self._bar.task_ids[0], completed=done, accuracy=accuracy)
+        self._bar.update(self._bar.task_ids[-1], completed=done, accuracy=accuracy)
         if not self._console.is_terminal and time.monotonic() - self._spoke > QUIET:
             self._spoke = time.monotonic()
             line = f"{spec.method} epoch {done}/{total} {accuracy}"

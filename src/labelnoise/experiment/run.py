@@ -18,10 +18,11 @@ from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.estimate import estimated_rate
+from labelnoise.experiment.estimate import estimator, rate_by_sure_predictions
 from labelnoise.experiment.header import header_of, samples_of
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import Parts, digest, divide
+from labelnoise.experiment.predict import Predictor
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
 from labelnoise.noise import parse
@@ -29,6 +30,9 @@ from labelnoise.problem import Problem
 from labelnoise.record.journal import Journal
 from labelnoise.record.run import HEADER, Row, Run, finished
 from labelnoise.seeds import stream
+
+Watch = Callable[[Spec, Row | None], None]
+"""Called with the spec and `None` before a training, with the new row after every epoch."""
 
 
 def train(
@@ -49,7 +53,7 @@ def train(
     out: str | Path = "runs",
     data_dir: str | Path | None = None,
     device: str = "auto",
-    watch: Callable[[Spec, Row | None], None] | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """Train one method on one data set, or go on with it, or find that it is done.
 
@@ -73,7 +77,8 @@ def train(
         out: The folder of the run's folder.
         data_dir: Where data sets are; by default `LABELNOISE_DATA`.
         device: `auto`, `cpu`, `cuda`, `mps`.
-        watch: Called with the spec and `None` before the training, the new row after every epoch.
+        watch: Called with the spec and `None` before the training, the new row after every epoch;
+            a rate that is estimated has a training of its own before.
 
     Returns:
         The finished run.
@@ -102,7 +107,7 @@ def fulfil(
     out: str | Path = "runs",
     data_dir: str | Path | None = None,
     device: str = "auto",
-    watch: Callable[[Spec, Row | None], None] | None = None,
+    watch: Watch | None = None,
 ) -> Run:
     """`train` what is asked."""
     place = _device(device)
@@ -139,7 +144,8 @@ def _train(
     parts: Parts,
     device: torch.device,
     path: Path,
-    watch: Callable[[Spec, Row | None], None] | None,
+    watch: Watch | None,
+    patience: float = 0,
 ) -> Run:
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
     num_classes = len(dataset.classes)
@@ -157,12 +163,14 @@ def _train(
         num_classes=num_classes,
         new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
         generator=stream(spec.seed, "method"),
-        noise_rate=_noise_rate(spec, dataset, parts, device, path),
+        noise_rate=_noise_rate(spec, dataset, parts, device, path, watch),
         trusted=supply.as_train(training),
     )
     header = header_of(spec, dataset, parts, scaling, device)
-    header |= {"noise_rate": problem.noise_rate, "trusted_rows": supply.rows}
-    with Journal(path, header) as journal:
+    told = spec.settings.get("noise_rate")
+    header["noise_rate"] = problem.noise_rate if told is None else told
+    header["trusted_rows"] = supply.rows
+    with Journal(path, header, patience) as journal:
         if finished(path):  # by another process, while this one waited or read
             return Run(path)
         if watch is not None:
@@ -183,18 +191,27 @@ def _train(
 
 
 def _noise_rate(
-    spec: Spec, dataset: Dataset, parts: Parts, device: torch.device, path: Path
+    spec: Spec,
+    dataset: Dataset,
+    parts: Parts,
+    device: torch.device,
+    path: Path,
+    watch: Watch | None,
 ) -> float | None:
     """What the method is told where its own field says nothing."""
+    part = parts.train
     if spec.noise_rate is None:
         return None
-    if spec.noise_rate == "true":  # only where it is known
-        part = parts.train
-        return None if part.truth is None else float((part.given != part.truth).double().mean())
+    if spec.noise_rate == "true" and part.truth is not None:
+        return float((part.given != part.truth).double().mean())
     if (path / HEADER).exists():  # estimated when the run began
         begun: float = Run(path).header["noise_rate"]
         return begun
-    return estimated_rate(spec, dataset, parts.train, device)
+    short = estimator(spec, len(part.given))
+    # Runs that need the same estimate at the same time wait for the first of them.
+    folder = path.with_name(short.identity())
+    found = _train(short, dataset, parts, device, folder, watch, patience=-1)
+    return rate_by_sure_predictions(Predictor(found).probs(part.inputs), part.given)
 
 
 def _device(name: str) -> torch.device:

@@ -16,11 +16,12 @@ from torch import Tensor
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.npz import read_rows
 from labelnoise.data.train import Train
-from labelnoise.errors import LabelNoiseError
+from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
 from labelnoise.experiment.parts import Noisy
 from labelnoise.experiment.spec import method_fields
 from labelnoise.methods import method_named
 from labelnoise.noise import Noise
+from labelnoise.problem import no_rate, no_trusted
 from labelnoise.seeds import stream
 
 RATES = ("true", "nominal", "auto")
@@ -57,10 +58,7 @@ def rate_source(
         raise LabelNoiseError("the noise rate is given twice: leave out --noise-rate or --set")
     if asked is None:
         if not (known or told):
-            raise LabelNoiseError(
-                f"method {method!r} needs the noise rate: pass --noise-rate R, or --noise-rate "
-                "auto to estimate it"
-            )
+            raise no_rate(f"method {method!r}")
         return None if told else "true"
     if asked == "true" and not known:
         raise LabelNoiseError(
@@ -72,8 +70,8 @@ def rate_source(
         return noise.rate
     if isinstance(asked, str) and asked not in RATES:
         raise LabelNoiseError(f"a noise rate is a number or {', '.join(RATES)}, got {asked!r}")
-    if not isinstance(asked, str) and not 0 <= asked < 1:
-        raise LabelNoiseError(f"a noise rate lies in [0, 1), got {asked}")
+    if not isinstance(asked, str):
+        noise_rate_lies_in_range(asked)
     return asked
 
 
@@ -85,10 +83,7 @@ def trusted_source(asked: int | str | None, method: str, *, known: bool) -> str 
         return None
     if asked is None:
         if not known:
-            raise LabelNoiseError(
-                f"method {method!r} needs a trusted set: pass --trusted FILE with verified "
-                "samples, or --trusted N if you vouch for N of the labels as they are"
-            )
+            raise no_trusted(f"method {method!r}")
         return VALIDATION
     try:
         count = int(asked)

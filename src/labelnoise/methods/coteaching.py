@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
-from labelnoise.errors import at_least
+from labelnoise.errors import at_least, noise_rate_lies_in_range
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
@@ -54,17 +54,21 @@ class CoTeaching(Method):
         exponent: How the ramp bends; 1 is a straight line.
     """
 
+    title = "Co-teaching"
+
     noise_rate: float | None = None
     ramp: int = 10
     exponent: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a ramp that leads nowhere."""
+        """Refuse a rate that is none and a ramp that leads nowhere."""
+        noise_rate_lies_in_range(self.noise_rate)
         at_least(1, ramp=self.ramp)
+        at_least(0, exponent=self.exponent)
 
     def setup(self, problem: Problem) -> None:
         """Two networks that differ by their initialisation."""
-        self.rate = problem.rate(self.noise_rate, "Co-teaching")
+        self.rate = problem.rate(self.noise_rate, self.title)
         self.learner, self.peer = problem.new_learner(), problem.new_learner()
 
     def step(self, batch: Batch) -> Step:

@@ -12,7 +12,8 @@ Deviations from the authors' code, and from the BARE paper's (register in docs/m
 - the masks are those of the samples that were trained on: the BARE authors' log mixes up positions
   in the disagreement with positions in the batch, so their precision and recall curves of this
   method mean nothing.
-Where the networks agree on a whole batch, both train on all of it during the first `agree_steps`
+Where dropping leaves none of the disagreement, all of it is kept, as in both codes. Where the
+networks agree on a whole batch, both train on all of it during the first `agree_steps`
 updates of the run; later the loss is 0, and an optimiser with momentum coasts.
 """
 
@@ -60,6 +61,8 @@ class CoTeachingPlus(CoTeaching):
         agree_steps: Updates during which a batch without disagreement is trained on whole.
         double_softmax: Repeat the released codes' mistake.
     """
+
+    title = "Co-teaching+"
 
     warmup: int = 5
     warmup_mode: str = "coteaching"

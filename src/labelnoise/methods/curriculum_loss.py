@@ -8,8 +8,8 @@ Deviations (register in docs/methods.md):
 - samples are chosen by their hard hinge and trained with the soft hinge, with the budget
   (1 - rate)^2 m + (1 - rate) E, as in the method's own code; the BARE authors' code chooses by the
   soft hinge and has the budget (1 - rate) m (`select_on="soft"`, `budget="linear"`), stops one
-  sample later, takes max(0, best other logit) for the runner-up, and trains cross-entropy unless
-  told otherwise;
+  sample later, takes max(0, best other logit) for the runner-up, burns in for one epoch more, and
+  trains cross-entropy unless told otherwise;
 - the minimum over the selections is exact; the method's own code adds one more sample at times.
 """
 
@@ -21,13 +21,10 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
-from labelnoise.errors import at_least, unknown
+from labelnoise.errors import at_least, noise_rate_lies_in_range, unknown
 from labelnoise.losses import weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
-
-BUDGETS = ("npcl", "linear")
-SELECT_ON = ("hard", "soft")
 
 
 def margins(scores: Tensor, labels: Tensor) -> Tensor:
@@ -37,9 +34,14 @@ def margins(scores: Tensor, labels: Tensor) -> Tensor:
     return scores.gather(1, column).squeeze(1) - others.amax(dim=1)
 
 
-def hard_hinge(scores: Tensor, labels: Tensor) -> Tensor:
+def hinge(margin: Tensor) -> Tensor:
     """max(0, 1 - margin)."""
-    return (1 - margins(scores, labels)).clamp(min=0)
+    return (1 - margin).clamp(min=0)
+
+
+def hard_hinge(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """The hinge of every sample's margin."""
+    return hinge(margins(log_probs, labels))
 
 
 def soft_hinge(log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -50,7 +52,21 @@ def soft_hinge(log_probs: Tensor, labels: Tensor) -> Tensor:
     """
     margin = margins(log_probs, labels)
     given = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-    return torch.where(margin >= 0, (1 - margin).clamp(min=0), 1 - given)
+    return torch.where(margin >= 0, hinge(margin), 1 - given)
+
+
+def npcl_budget(clean: float, size: int, wrong: Tensor) -> Tensor:
+    """c^2 m + c E for a clean fraction c, m samples, E of them not classified as labelled."""
+    return clean**2 * size + clean * wrong
+
+
+def linear_budget(clean: float, size: int, wrong: Tensor) -> Tensor:
+    """The clean fraction of the batch, whatever the network thinks of it."""
+    return clean * size + 0 * wrong
+
+
+BUDGETS = {"npcl": npcl_budget, "linear": linear_budget}
+SELECT_ON = {"hard": hard_hinge, "soft": soft_hinge}
 
 
 def select(losses: Tensor, budget: Tensor) -> Tensor:
@@ -85,6 +101,7 @@ class CurriculumLoss(Method):
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
+        noise_rate_lies_in_range(self.noise_rate)
         at_least(0, burn_in=self.burn_in)
         if self.budget not in BUDGETS:
             raise unknown("budget", self.budget, BUDGETS)
@@ -100,7 +117,7 @@ class CurriculumLoss(Method):
         """Choose by one loss, descend on the mean of the other one."""
         log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
         losses = soft_hinge(log_probs, batch.labels)
-        keep = self._keep(batch.time, log_probs.detach(), losses, batch.labels)
+        keep = self._keep(batch.time, log_probs.detach(), batch.labels)
         loss = weighted_mean(losses, keep)
         self.learner.descend(loss)
         return Step(
@@ -114,12 +131,11 @@ class CurriculumLoss(Method):
         """The mean soft hinge over all validation samples."""
         return soft_hinge(log_probs, labels).mean()
 
-    def _keep(self, time: float, log_probs: Tensor, losses: Tensor, labels: Tensor) -> Tensor:
+    def _keep(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:
         if time < self.burn_in:
-            return torch.ones_like(losses, dtype=torch.bool)
-        clean = 1 - self.rate
-        margin = margins(log_probs, labels)
-        size, wrong = len(labels), (margin < 0).sum()
-        room = clean * size if self.budget == "linear" else clean**2 * size + clean * wrong
-        chosen_by = losses if self.select_on == "soft" else (1 - margin).clamp(min=0)
-        return select(chosen_by.float(), torch.as_tensor(room, device=losses.device))
+            return torch.ones_like(labels, dtype=torch.bool)
+        wrong = (margins(log_probs, labels) < 0).sum()
+        budget = BUDGETS[self.budget](1 - self.rate, len(labels), wrong)
+        losses = SELECT_ON[self.select_on](log_probs, labels)
+        # A sum over the batch: half precision would run out of digits.
+        return select(losses.to(torch.promote_types(losses.dtype, torch.float32)), budget)

@@ -4,7 +4,7 @@ A small network V maps a sample's loss to its weight; V learns on a trusted set 
 the next step of the main network a good one. It needs a trusted set.
 
 Deviations: this is the method's own (V with one hidden layer of 100, its input a plain number, mean
-of weighted losses, V trained by Adam), not the BARE authors' version of it (V of 50 and 50 units,
+of weighted losses), not the BARE authors' version of it (V of 50 and 50 units,
 gradients through its input, weights normalised and averaged once more, a fixed inner rate of 1e-4).
 With the latter V stays where it starts or goes either way by chance (docs/methods.md), so the BARE
 paper's rows for this method tell of those settings and are no aim of ours.

@@ -52,12 +52,18 @@ class Stateful(Protocol):
 
 
 class Journal:
-    """A run that is being written, by one process at a time."""
+    """A run that is being written, by one process at a time.
 
-    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+    Args:
+        path: Its folder.
+        header: What it is.
+        patience: Seconds to wait for another process that writes it; below 0 as long as it takes.
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], patience: float = 0) -> None:
         self.path = path
         self._header = header
-        self._lock = FileLock(path / LOCK, timeout=0)
+        self._lock = FileLock(path / LOCK, timeout=patience)
 
     def __enter__(self) -> Journal:
         """Lock the directory and write the header, or say why neither is possible."""

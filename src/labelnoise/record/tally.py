@@ -67,6 +67,7 @@ class Tally:
             "label_precision": None,
             "label_recall": None,
             "selected_fraction": _plain(selected_fraction(selected)),
+            "weight_mean": _plain(counts.sum() / sum(map(len, self._index))),
         }
         if truth is not None:
             right = (self.labels == truth).cpu()
