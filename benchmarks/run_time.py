@@ -25,6 +25,7 @@ from labelnoise.data import read
 from labelnoise.data.scale import raw
 from labelnoise.data.train import Train
 from labelnoise.engine import flushing_denormals
+from labelnoise.experiment.machine import keep_memory
 from labelnoise.experiment.parts import divide
 from labelnoise.experiment.published import published
 from labelnoise.learner import Learner, Recipe
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_memory()
     report = {}
     for dataset in options.datasets.split(","):
         parts, batches = contenders(dataset, options.data_dir)

@@ -274,10 +274,12 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
 
 
 def _train_with_progress(options: Namespace) -> Any:
-    from labelnoise.experiment.progress import Progress, use_all_cores
+    from labelnoise.experiment.machine import keep_memory, use_all_cores
+    from labelnoise.experiment.progress import Progress
     from labelnoise.experiment.run import train
 
     use_all_cores()
+    keep_memory()
     progress = Progress()
     watchers: list[Any] = [progress]
     if options.tensorboard:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -56,9 +54,3 @@ class Progress:
             self._spoke = time.monotonic()
             line = f"{spec.method} epoch {done}/{total} {accuracy}"
             self._console.print(line, markup=False, highlight=False)
-
-
-def use_all_cores() -> None:
-    """Let torch have the cores that this process may use, unless OMP_NUM_THREADS says otherwise."""
-    if "OMP_NUM_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):
-        torch.set_num_threads(len(os.sched_getaffinity(0)))

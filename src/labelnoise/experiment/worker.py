@@ -37,8 +37,10 @@ def _trained(file: Path) -> dict[str, Any]:
     # Not before the parent is watched: this takes seconds.
     from labelnoise.errors import LabelNoiseError
     from labelnoise.experiment.ask import Ask
+    from labelnoise.experiment.machine import keep_memory
     from labelnoise.experiment.run import fulfil
 
+    keep_memory()
     warnings.simplefilter("ignore", UserWarning)
     task = json.loads(file.read_text())
     notes = Notes(file.with_suffix(PROGRESS))
