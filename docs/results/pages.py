@@ -57,11 +57,24 @@ def page(name: str, runs: list[Run]) -> str:
         shown = _experiment(experiment)
         if kind == "figure":
             return f"![{shown.title}]({name}-{experiment}.png)"
-        lines = [line for line in lines_of(shown, _results(experiment, asks, runs)) if line.ours]
-        table = as_markdown(shown.title, lines)
-        return table.partition("\n\n")[2].replace("## ", "### ").rstrip()
+        results = _results(experiment, asks, runs)
+        lines = [line for line in lines_of(shown, results) if line.ours]
+        if not lines:
+            return "Not run yet."
+        table = as_markdown(shown.title, lines).partition("\n\n")[2].replace("## ", "### ")
+        return f"{table}\n{_time(results)}"
 
     return PLACE.sub(filled, template(name))
+
+
+def _time(results: list[Result]) -> str:
+    """How long the runs of a table took."""
+    taken = [
+        sum(row["train_seconds"] + row["evaluation_seconds"] for row in run.rows)
+        for result in results
+        for run in result.runs
+    ]
+    return f"{len(taken)} runs, {sum(taken) / 3600:.1f} hours of one core in all."
 
 
 def _experiment(name: str) -> Experiment:
