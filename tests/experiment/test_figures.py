@@ -18,7 +18,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
 
-from labelnoise.experiment.figure import draw_figure
+from labelnoise.experiment.figure import draw_curves, draw_figure
 from labelnoise.experiment.grid import Experiment, cells, experiment_named
 from labelnoise.experiment.outcome import Result, gather
 from labelnoise.experiment.present import present, tables_of
@@ -176,6 +176,21 @@ def test_seven_methods_are_told_apart_by_colour_and_without_any_by_marker(
     assert one == two  # a method looks the same in every panel
     assert len({colour for colour, _ in one.values()}) == 7
     assert len({marker for _, marker in one.values()}) == 7
+
+
+def test_many_runs_are_told_apart_and_their_legend_stays_on_the_page(
+    tmp_path: Path, drawings: list[Drawing]
+) -> None:
+    runs = list(runs_in(RECORDS))[:9]
+    draw_curves(runs, tmp_path / "curves.png")
+    (drawing,) = drawings
+    lines = visible(drawing)[0].get_lines()
+    looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
+    assert len(set(looks)) == len(runs)
+    (legend,) = drawing.legends
+    page = drawing.bbox
+    box = legend.get_window_extent()
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
 
 
 def test_a_curve_is_the_mean_in_percent_over_the_epochs_from_one(

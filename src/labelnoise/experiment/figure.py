@@ -31,6 +31,8 @@ PANELS = {
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MARKED = 8  # markers on a curve
+DASHES = ("-", "--", ":")  # for more curves than that
+LETTERS = 16  # that stand on an inch
 PANEL = (2.6, 2.2)  # inches: three panels are as wide as a printed page, its letters as large
 STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -60,11 +62,7 @@ def draw_curves(runs: Sequence[Run], path: Path) -> None:
             axis.set_xlabel("epoch")
         spec = runs[0].header["spec"]
         figure.suptitle(f"{spec['dataset']}, noise {spec['noise']}, net {spec['net']}")
-        figure.legend(
-            *axes[0, 0].get_legend_handles_labels(),
-            loc="outside lower center",
-            ncols=min(len(runs), 4),
-        )
+        _legend(figure, axes.flat)
         write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=150))
     plt.close(figure)
 
@@ -84,6 +82,7 @@ def _look(place: int, length: int) -> dict[str, Any]:
     return {
         "color": COLOURS[place % len(COLOURS)],
         "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": DASHES[place // len(MARKERS) % len(DASHES)],
         "markevery": (place * every // len(MARKERS) % every, every),
     }
 
@@ -200,4 +199,6 @@ def _legend(drawing: Any, axes: Sequence[Any], order: Sequence[str] = ()) -> Non
             entries.setdefault(name, handle)
     names = [name for name in order or entries if name in entries]
     handles = [entries[name] for name in names]
-    drawing.legend(handles, names, loc="outside lower center", ncols=min(len(entries), 4))
+    widest = max(map(len, names), default=0) + 6  # letters, and the line before them
+    columns = int(drawing.get_figwidth() * LETTERS / widest)
+    drawing.legend(handles, names, loc="outside lower center", ncols=min(max(columns, 1), 4))
