@@ -319,8 +319,9 @@ def test_show_draws_a_picture(here: Path, capsys: pytest.CaptureFixture[str]) ->
     for command in ("show", "compare"):
         assert main([command, str(beside), *runs, "--json"]) == 0
         capsys.readouterr()
-    assert main(["show", str(beside)]) == 2
-    assert "own.csv" in capsys.readouterr().err
+    for wrong in ([str(beside)], [*runs, "runs/misspelt"]):
+        assert main(["show", *wrong]) == 2
+        assert Path(wrong[-1]).name in capsys.readouterr().err
 
 
 def test_own_net_by_address(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

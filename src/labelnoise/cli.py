@@ -322,7 +322,7 @@ def _runs(paths: Sequence[Path]) -> list[Run]:
     """The runs among what a shell makes of `runs/*`; tables and pictures beside them are none."""
     from labelnoise.record.run import PACKED, Run
 
-    found = [path for path in paths if path.is_dir() or path.name.endswith(PACKED)]
+    found = [path for path in paths if not path.is_file() or path.name.endswith(PACKED)]
     return [Run(path) for path in found or paths]
 
 

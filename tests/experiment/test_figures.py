@@ -188,6 +188,7 @@ def test_many_runs_are_told_apart_and_their_legend_stays_on_the_page(
     looks = [(line.get_color(), line.get_marker(), line.get_linestyle()) for line in lines]
     assert len(set(looks)) == len(runs)
     (legend,) = drawing.legends
+    assert len({text.get_text() for text in legend.get_texts()}) == len(runs)
     page = drawing.bbox
     box = legend.get_window_extent()
     assert page.x0 <= box.x0 < box.x1 <= page.x1

@@ -16,6 +16,7 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.grid import (
     Cell,
     cells,
+    check_classes,
     experiment_named,
     experiments,
     missing,
@@ -524,7 +525,11 @@ def test_any_misspelt_key_suggests_the_nearest(old: str, new: str, hint: str) ->
             "figure.trace.0: Input should be less than or equal to 1",
         ),
         ('line = "method"', 'line = "trace"', "unknown axis or setting 'trace'"),
-        ('block = "noise"', 'block = "noise_rate"', "unknown axis or setting 'noise_rate'"),
+        (
+            'block = "noise"',
+            'block = "noise_rate"',
+            "not every run has a 'noise_rate': choose from batch_size, ",
+        ),
         (
             'line = "method"',
             'line = "method"\nmetrics = ["train_seconds"]',
@@ -570,6 +575,15 @@ def test_data_and_nets_of_ones_own_are_not_missing(old: str, new: str) -> None:
 def test_a_misspelt_method_on_an_axis_suggests_the_nearest() -> None:
     lacks = missing(own(OWN.replace('"bare"', '"bear"', 1)))
     assert lacks == ["method 'bear' (did you mean 'bare'?)"]
+
+
+def test_a_trace_of_a_class_that_the_data_do_not_have_is_refused() -> None:
+    experiment = experiment_named("figure-thresholds")
+    assert experiment.figure is not None
+    cell = cells(experiment)[0]
+    check_classes(experiment.figure, cell, 10)
+    with pytest.raises(LabelNoiseError, match="mnist, symmetric:0.7 has classes 0 to 3"):
+        check_classes(experiment.figure, cell, 4)
 
 
 def test_an_experiment_by_name_or_by_file(tmp_path: Path) -> None:

@@ -203,6 +203,6 @@ def test_other_data_are_told_from_the_official_ones_by_their_digest() -> None:
     assert "JPEG" in known.other_data("cifar10", "346a45dd8790216a7643e6bdcb806aff")
     assert known.other_data("cifar10", "d" * 32) == ""  # no official files of it were seen
     assert known.other_data("mnist", known.official["mnist"]) == ""
-    assert known.other_data("mnist", "d" * 32) == "not the official files"
+    assert known.other_data("mnist", "d" * 32).startswith("not the official files")
     for digest in (*known.others, *known.official.values()):
         assert re.fullmatch("[0-9a-f]{32}", digest)

@@ -572,6 +572,15 @@ def test_time_left_counts_what_this_command_trained_alone(
     assert json.loads(next(tmp_path.glob("*.progress")).read_text())["before"] == 1
 
 
+def test_a_worker_without_a_parent_clears_away_its_notes_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "0.task").write_text("{}")
+    (tmp_path / "1.progress.new").write_text("{}")
+    (tmp_path / "mine.txt").write_text("not a note")
+    command = [sys.executable, "-m", "labelnoise.experiment.worker", str(tmp_path / "0.task")]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
 def test_a_misspelt_setting_is_told_with_the_files_name(tmp_path: Path) -> None:
     own = written(tmp_path, OWN.replace("epochs", "epocs"))
     done = reproduce(own, tmp_path / "runs")

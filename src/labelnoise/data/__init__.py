@@ -59,6 +59,11 @@ FORMATS: dict[str, Callable[[Path], Dataset]] = {".npz": read_npz}
 """Readers of one's own files, by suffix."""
 
 
+def name_of(data: str) -> str:
+    """What a data set is called that is read from `data`."""
+    return data if data in DATASETS else str(Path(os.path.expanduser(data)))
+
+
 def read(data: str, data_dir: Path | None = None) -> Dataset:
     """Read a data set.
 
@@ -69,7 +74,7 @@ def read(data: str, data_dir: Path | None = None) -> Dataset:
     """
     if data in DATASETS:
         return DATASETS[data].read(data_dir)
-    path = Path(os.path.expanduser(data))
+    path = Path(name_of(data))
     if path.suffix.lower() in FORMATS and path.is_file():
         return FORMATS[path.suffix.lower()](path)
     if path.suffix or path.exists() or len(path.parts) > 1:

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 
 from labelnoise.experiment.grid import Figure
 from labelnoise.experiment.outcome import Result
-from labelnoise.experiment.table import label
+from labelnoise.experiment.table import labels
 from labelnoise.methods import METHODS
 from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import Run
@@ -53,8 +53,8 @@ def draw_curves(runs: Sequence[Run], path: Path) -> None:
         figure, axes = plt.subplots(
             2, 2, figsize=(3 * PANEL[0], 3 * PANEL[1]), sharex=True, layout="constrained"
         )
-        for place, run in enumerate(runs):
-            _draw(run, axes.flat, place)
+        for place, (run, name) in enumerate(zip(runs, labels(runs), strict=True)):
+            _draw(run, name, axes.flat, place)
         for axis, title in zip(axes.flat, PANELS.values(), strict=True):
             axis.set_title(title)
             axis.set_ylabel("percent")
@@ -67,13 +67,13 @@ def draw_curves(runs: Sequence[Run], path: Path) -> None:
     plt.close(figure)
 
 
-def _draw(run: Run, axes: Any, place: int) -> None:
+def _draw(run: Run, name: str, axes: Any, place: int) -> None:
     rows = run.rows
     epochs = [row["epoch"] for row in rows]
     for axis, key in zip(axes, PANELS, strict=True):
         values = [None if row[key] is None else 100 * row[key] for row in rows]
         if values and values[-1] is not None:
-            axis.plot(epochs, values, label=label(run), **_look(place, len(rows)))
+            axis.plot(epochs, values, label=name, **_look(place, len(rows)))
 
 
 def _look(place: int, length: int) -> dict[str, Any]:

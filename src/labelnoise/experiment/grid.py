@@ -224,8 +224,20 @@ def _check_places(keys: Iterable[str], places: list[dict[str, Value]], *besides:
     """Refuse what not every run has."""
     known = {*set.intersection(*(set(place) for place in places)), *besides}
     for key in keys:
+        if any(key in place for place in places) and key not in known:
+            raise LabelNoiseError(
+                f"not every run has a {key!r}: choose from {', '.join(sorted(known))}"
+            )
         if key not in known:
             raise unknown("axis or setting", key, known)
+
+
+def check_classes(figure: Figure, cell: Cell, num_classes: int) -> None:
+    """Refuse a trace of a class that the data of a cell do not have."""
+    panel = str({**cell.settings, **cell.place}[figure.panel])
+    for number in figure.classes.get(panel, ()):
+        if number >= num_classes:
+            raise LabelNoiseError(f"[figure.classes]: {panel} has classes 0 to {num_classes - 1}")
 
 
 def cells(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from labelnoise.data import name_of
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.grid import METRICS, Cell, Table, suited
 from labelnoise.experiment.published import Number, published
@@ -109,7 +110,7 @@ def _line(
     line = Line(str(place[table.block]), str(place[table.line]))
     if number is not None:
         line = replace(line, paper=number.mean, paper_std=number.std)
-    base = _base(result, results, table.over)
+    base = _base(result, results, table.over) if table.over else result
     if table.over:
         line = _ratios(line, tables, result, base, metric)
     else:
@@ -119,7 +120,8 @@ def _line(
     line = replace(line, epochs=spec.training.epochs)
     if table.over and len({_hardware(run) for run in (*result.runs, *base.runs)}) > 1:
         return replace(line, word="not comparable", why="other hardware or threads")
-    word, why = _word(line, spec, number, table) if tables else ("", "")
+    specs = [Spec.of(run.header["spec"]) for run in result.runs]
+    word, why = _word(line, specs, number, table) if tables else ("", "")
     return replace(line, word=word, why=why)
 
 
@@ -141,12 +143,15 @@ def _ratios(line: Line, tables: Sequence[str], result: Result, base: Result, met
     )
 
 
-def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[str, str]:
+def _word(
+    line: Line, specs: Sequence[Spec], number: Number | None, table: Table
+) -> tuple[str, str]:
     """What became of a published number, in a word."""
     if number is None or line.paper is None or line.difference is None:
         return "not comparable", "not in the paper"
-    if other := published().other_data(spec.dataset, spec.digest):
-        return "not comparable", f"other data: {other}"
+    for spec in specs:
+        if other := published().other_data(spec.dataset, spec.digest):
+            return "not comparable", f"other data: {other}"
     if number.epochs and line.epochs != number.epochs and not table.any_epochs:
         return "not comparable", f"{line.epochs} of {number.epochs} epochs"
     if table.over:
@@ -160,7 +165,7 @@ def _word(line: Line, spec: Spec, number: Number | None, table: Table) -> tuple[
 
 def is_of(spec: Spec, ask: Ask) -> bool:
     """Whether a run is what is asked for, on the data and the net that the run had."""
-    if (spec.dataset, spec.method) != (ask.data, ask.method):
+    if (spec.dataset, spec.method) != (name_of(ask.data), ask.method):
         return False
     net = spec.net if ask.net == "auto" else ask.net
     return spec == ask.spec(dataset=spec.dataset, digest=spec.digest, net=net, known=True)

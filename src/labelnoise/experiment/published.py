@@ -68,7 +68,11 @@ class Published:
         """What data of this name and digest are, if not the official ones as far as is known."""
         if digest in self.others:
             return self.others[digest]
-        return "" if self.official.get(dataset, digest) == digest else "not the official files"
+        return (
+            ""
+            if self.official.get(dataset, digest) == digest
+            else "not the official files, or a net or trusted set of one's own"
+        )
 
     def find(self, tables: Sequence[str], spec: Spec, metric: str) -> Number | None:
         """The number that one of `tables` has for a run's experiment."""

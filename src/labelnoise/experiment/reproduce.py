@@ -27,7 +27,15 @@ from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment import worker
 from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.grid import Cell, Experiment, cells, experiment_named, missing
+from labelnoise.experiment.grid import (
+    Cell,
+    Experiment,
+    Figure,
+    cells,
+    check_classes,
+    experiment_named,
+    missing,
+)
 from labelnoise.experiment.outcome import Result, is_of
 from labelnoise.experiment.run import specify
 from labelnoise.experiment.spec import Spec
@@ -109,7 +117,7 @@ def plan(
         for cell in found
     ]
     if to_train:
-        _specify(jobs, data_dir, name)
+        _specify(jobs, data_dir, name, experiment.figure)
     finished = _finished(out)
     for job in jobs:
         for spec, run in finished:
@@ -161,8 +169,8 @@ def execute(
         desk = Path(folder)
         display.begin(jobs, desk)
         twins = _by_identity(jobs)
-        workers = min(workers, len(twins))
-        threads = max(1, _cores() // workers)
+        # By all runs, not by those that are left: a run that goes on has the threads that it had.
+        threads = max(1, _cores() // min(workers, len(jobs)))
         calls = [
             delayed(children.train)(jobs[number].ask, number, desk, out, data_dir, threads)
             for number in twins
@@ -217,9 +225,9 @@ class Children:
     ) -> tuple[int, dict[str, Any]]:
         """Have a new process train what is asked: the job's number and the answer."""
         where = {"out": str(out), "data_dir": None if data_dir is None else str(data_dir)}
-        task = desk / f"{number}.task"
+        task = desk / f"{number}{worker.TASK}"
         task.write_text(json.dumps({"ask": asdict(ask), **where}))
-        errors = desk / f"{number}.errors"
+        errors = task.with_suffix(worker.ERRORS)
         with errors.open("wb") as file, self._lock:
             if self._closed:
                 return number, {"failed": "stopped before it began"}
@@ -247,14 +255,16 @@ def _answer(task: Path, status: int, errors: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(path.read_text())
         return answer
     if status < 0:
-        name = signal.Signals(-status).name
-        hint = " (out of memory?): use fewer --jobs" if name == "SIGKILL" else ""
-        return {"failed": f"its process was ended by {name}{hint}"}
+        by = signal.Signals(-status)
+        hint = " (out of memory?): use fewer --jobs" if by is signal.SIGKILL else ""
+        return {"failed": f"its process was ended by {by.name}{hint}"}
     last = (errors.strip().splitlines() or ["no word of it"])[-1]
     return {"failed": f"its process ended with status {status}: {last}"}
 
 
-def _specify(jobs: Sequence[Job], data_dir: Path | None, experiment: str) -> None:
+def _specify(
+    jobs: Sequence[Job], data_dir: Path | None, experiment: str, figure: Figure | None
+) -> None:
     """Find out which runs the jobs are; data that cannot be read fail them."""
     read_once: dict[str, Dataset | LabelNoiseError] = {}
     for job in jobs:
@@ -270,6 +280,8 @@ def _specify(jobs: Sequence[Job], data_dir: Path | None, experiment: str) -> Non
             continue
         try:
             job.spec = specify(job.ask, dataset)
+            if figure is not None:
+                check_classes(figure, job.cell, len(dataset.classes))
         except LabelNoiseError as error:
             raise LabelNoiseError(f"{experiment}: {error}") from error
 

@@ -202,7 +202,9 @@ def _noise_rate(
     part = parts.train
     if spec.noise_rate is None:
         return None
-    if spec.noise_rate == "true" and part.truth is not None:
+    if spec.noise_rate == "true":
+        if part.truth is None:
+            raise LabelNoiseError("the true noise rate is not known: pass --noise-rate R or auto")
         return float((part.given != part.truth).double().mean())
     if (path / HEADER).exists():  # estimated when the run began
         begun: float = Run(path).header["noise_rate"]
@@ -210,7 +212,9 @@ def _noise_rate(
     short = estimator(spec, len(part.given))
     # Runs that need the same estimate at the same time wait for the first of them.
     folder = path.with_name(short.identity())
-    found = _train(short, dataset, parts, device, folder, watch, patience=-1)
+    if not finished(folder):
+        _train(short, dataset, parts, device, folder, watch, patience=-1)
+    found = Run(folder)
     return rate_by_sure_predictions(Predictor(found).probs(part.inputs), part.given)
 
 

@@ -72,6 +72,17 @@ def label(run: Run) -> str:
     return named(spec["method"], changed_settings(spec))
 
 
+def labels(runs: Sequence[Run]) -> list[str]:
+    """Their labels, with the fewest words that tell them apart."""
+    names, abouts = [label(run) for run in runs], [_about(run) for run in runs]
+    for key in dict.fromkeys([*ABOUT, *abouts[0]]):
+        pairs = zip(names, abouts, strict=True)
+        longer = [f"{name}, {key} {about.get(key)}" for name, about in pairs]
+        if len(set(longer)) > len(set(names)):
+            names = longer
+    return names
+
+
 def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a recorded method that are not its defaults."""
     try:

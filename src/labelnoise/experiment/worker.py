@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PROGRESS, ANSWER = ".progress", ".answer"
+PROGRESS, ANSWER, TASK, ERRORS = ".progress", ".answer", ".task", ".errors"
+NOTES = [f"[0-9]*{suffix}*" for suffix in (PROGRESS, ANSWER, TASK, ERRORS)]
 
 
 def main() -> None:
@@ -29,7 +30,11 @@ def main() -> None:
 
 def _end_with_parent(desk: Path) -> None:
     sys.stdin.read()
-    shutil.rmtree(desk, ignore_errors=True)  # nobody is left who would
+    with suppress(OSError):  # nobody is left who would clear the desk; another worker may, too
+        for pattern in NOTES:
+            for note in desk.glob(pattern):
+                note.unlink(missing_ok=True)
+        desk.rmdir()
     os._exit(1)
 
 
@@ -71,8 +76,8 @@ class Notes:
     def __call__(self, spec: Any, row: dict[str, Any] | None) -> None:
         """Leave one."""
         epoch = 0 if row is None else row["epoch"]
-        if not self._epoch and epoch:
-            self.before = epoch - 1
+        if not self._epoch:  # the first row of this process, or of the run after an estimate
+            self.before = max(epoch - 1, 0)
         self._epoch = epoch
         where = {
             "before": self.before,
