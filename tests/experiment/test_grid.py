@@ -582,7 +582,7 @@ def test_a_trace_of_a_class_that_the_data_do_not_have_is_refused() -> None:
     assert experiment.figure is not None
     cell = cells(experiment)[0]
     check_classes(experiment.figure, cell, 10)
-    with pytest.raises(LabelNoiseError, match="mnist, symmetric:0.7 has classes 0 to 3"):
+    with pytest.raises(LabelNoiseError, match=r"mnist, symmetric:0\.7 has classes 0 to 3"):
         check_classes(experiment.figure, cell, 4)
 
 
