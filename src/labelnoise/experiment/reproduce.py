@@ -226,24 +226,27 @@ class Children:
         """Have a new process train what is asked: the job's number and the answer."""
         where = {"out": str(out), "data_dir": None if data_dir is None else str(data_dir)}
         task = desk / f"{number}{worker.TASK}"
-        task.write_text(json.dumps({"ask": asdict(ask), **where}))
         errors = task.with_suffix(worker.ERRORS)
-        with errors.open("wb") as file, self._lock:
+        with self._lock:
             if self._closed:
                 return number, {"failed": "stopped before it began"}
-            child = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", worker.__name__, str(task)],
-                stdin=subprocess.PIPE,  # stays open as long as this process lives
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                start_new_session=True,  # Ctrl-C is for the parent, which ends its children
-            )
+            task.write_text(json.dumps({"ask": asdict(ask), **where}))
+            with errors.open("wb") as file:
+                child = subprocess.Popen(  # noqa: S603 - our own module
+                    [sys.executable, "-m", worker.__name__, str(task)],
+                    stdin=subprocess.PIPE,  # stays open as long as this process lives
+                    stdout=subprocess.DEVNULL,
+                    stderr=file,
+                    env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+                    start_new_session=True,  # Ctrl-C is for the parent, which ends its children
+                )
             self._running.add(child)
         with child:
             status = child.wait()
         with self._lock:
             self._running.discard(child)
+            if self._closed:  # and the desk is being cleared
+                return number, {"failed": "stopped"}
         task.with_suffix(worker.PROGRESS).unlink(missing_ok=True)
         return number, _answer(task, status, errors.read_text(errors="replace"))
 

@@ -12,13 +12,14 @@ import json
 import os
 import sys
 import threading
+import time
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 PROGRESS, ANSWER, TASK, ERRORS = ".progress", ".answer", ".task", ".errors"
 NOTES = [f"[0-9]*{suffix}*" for suffix in (PROGRESS, ANSWER, TASK, ERRORS)]
+TRIES = 50
 
 
 def main() -> None:
@@ -30,11 +31,16 @@ def main() -> None:
 
 def _end_with_parent(desk: Path) -> None:
     sys.stdin.read()
-    with suppress(OSError):  # nobody is left who would clear the desk; another worker may, too
-        for pattern in NOTES:
-            for note in desk.glob(pattern):
+    for _ in range(TRIES):  # nobody is left who would clear the desk; the last worker succeeds
+        try:
+            for note in [note for pattern in NOTES for note in desk.glob(pattern)]:
                 note.unlink(missing_ok=True)
-        desk.rmdir()
+            desk.rmdir()
+            break
+        except FileNotFoundError:  # another worker was faster
+            break
+        except OSError:  # another one has just left a note
+            time.sleep(0.01)
     os._exit(1)
 
 
