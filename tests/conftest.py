@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +23,42 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+Terminal = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def on_a_terminal(tmp_path: Path) -> Terminal:
+    """Runs the command with a terminal for standard error: what it printed, what was shown."""
+
+    def run(*words: str) -> tuple[str, str]:
+        ours, theirs = pty.openpty()
+        environment = {"TERM": "xterm", "COLUMNS": "120", "LINES": "50", "OMP_NUM_THREADS": "1"}
+        running = subprocess.Popen(
+            [sys.executable, "-m", "labelnoise", *words],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+        )
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # the other side is closed
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(ours)
+        output, _ = running.communicate(timeout=60)
+        assert running.returncode == 0
+        return output, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+
+    return run
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 from labelnoise.cli import main
 
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
+Terminal = Callable[..., tuple[str, str]]
 
 JSON_KEYS = {
     "method", "dataset", "noise", "epochs", "seed", "test_accuracy", "test_accuracy_balanced",
@@ -344,30 +344,10 @@ def test_unwritable_folder_is_said_before_training(
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_progress_bar_on_a_terminal_shows_accuracy(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "120"}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "labelnoise", *QUICK, "--json"],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not piece:
-            break
-        seen += piece
-    output, _ = running.communicate(timeout=60)
-    assert running.returncode == 0
-    assert b"test " in seen
-    assert b"2/2 epochs" in seen
+def test_progress_bar_on_a_terminal_shows_accuracy(on_a_terminal: Terminal) -> None:
+    output, seen = on_a_terminal(*QUICK, "--json")
+    assert "test " in seen
+    assert "2/2 epochs" in seen
     assert json.loads(output)["epochs"] == 2
 
 

@@ -7,13 +7,13 @@ import gzip
 import io
 import json
 import os
-import pty
 import re
 import shutil
 import statistics
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from labelnoise.experiment.display import LiveDisplay
 from labelnoise.experiment.reproduce import plan, results, runs_in
 from labelnoise.experiment.worker import Notes
 from labelnoise.record.run import Run, pack
+
+Terminal = Callable[..., tuple[str, str]]
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -499,35 +501,15 @@ def test_a_figure_is_drawn_from_runs_that_keep_what_it_shows(tmp_path: Path) -> 
 # --- as a user calls it ---------------------------------------------------------------------------
 
 
-def test_on_a_terminal_bars_and_a_table_live_on_stderr_and_json_on_stdout(tmp_path: Path) -> None:
+def test_on_a_terminal_bars_and_a_table_live_on_stderr_and_json_on_stdout(
+    tmp_path: Path, on_a_terminal: Terminal
+) -> None:
     written(tmp_path, OWN)
-    words = ["reproduce", "own.toml", "--jobs", "2", "--trials", "1", "--epochs", "50", "--json"]
-    ours, theirs = pty.openpty()
-    environment = {"TERM": "xterm", "COLUMNS": "120", "LINES": "50", "OMP_NUM_THREADS": "1"}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "labelnoise", *words],
-        cwd=tmp_path,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not piece:
-            break
-        seen += piece
-    os.close(ours)
-    output, _ = running.communicate(timeout=60)
-    assert running.returncode == 0
+    words = ("--jobs", "2", "--trials", "1", "--epochs", "50", "--json")
+    output, text = on_a_terminal("reproduce", "own.toml", *words)
     report = json.loads(output)
     assert [line["epochs"] for line in report["lines"]] == [50, 50]
     assert report["failed"] == {}
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
     assert re.search(r"(cce|bare), seed 0 +\S+ +\d+/50 epochs +test \d+\.\d\d %", text)
     assert re.search(r"[01] of 2 runs, time left \d+:\d\d:\d\d", text)
     assert "Own: symmetric:0.5" in text  # the table that fills up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def fulfil(
     if finished(path):
         return Run(path)
     parts = divide(dataset, parse(ask.noise), ask.data_seed)
-    return _train(spec, dataset, parts, place, path, watch)
+    return _train(spec, Workplace(dataset, parts, place, Path(out), watch))
 
 
 def specify(ask: Ask, dataset: Dataset) -> Spec:
@@ -138,15 +139,20 @@ def specify(ask: Ask, dataset: Dataset) -> Spec:
     return spec
 
 
-def _train(
-    spec: Spec,
-    dataset: Dataset,
-    parts: Parts,
-    device: torch.device,
-    path: Path,
-    watch: Watch | None,
-    patience: float = 0,
-) -> Run:
+@dataclass(frozen=True)
+class Workplace:
+    """What a run shares with the one that estimates its noise rate."""
+
+    dataset: Dataset
+    parts: Parts
+    device: torch.device
+    out: Path
+    watch: Watch | None
+
+
+def _train(spec: Spec, place: Workplace, patience: float = 0) -> Run:
+    dataset, parts, device, watch = place.dataset, place.parts, place.device, place.watch
+    path = place.out / spec.identity()
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
     num_classes = len(dataset.classes)
     training = Train(
@@ -163,7 +169,7 @@ def _train(
         num_classes=num_classes,
         new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
         generator=stream(spec.seed, "method"),
-        noise_rate=_noise_rate(spec, dataset, parts, device, path, watch),
+        noise_rate=_noise_rate(spec, place),
         trusted=supply.as_train(training),
     )
     header = header_of(spec, dataset, parts, scaling, device)
@@ -190,16 +196,9 @@ def _train(
         return journal.finish(samples_of(parts.train, tally))
 
 
-def _noise_rate(
-    spec: Spec,
-    dataset: Dataset,
-    parts: Parts,
-    device: torch.device,
-    path: Path,
-    watch: Watch | None,
-) -> float | None:
+def _noise_rate(spec: Spec, place: Workplace) -> float | None:
     """What the method is told where its own field says nothing."""
-    part = parts.train
+    path, part = place.out / spec.identity(), place.parts.train
     if spec.noise_rate is None:
         return None
     if spec.noise_rate == "true":
@@ -211,10 +210,8 @@ def _noise_rate(
         return begun
     short = estimator(spec, len(part.given))
     # Runs that need the same estimate at the same time wait for the first of them.
-    folder = path.with_name(short.identity())
-    if not finished(folder):
-        _train(short, dataset, parts, device, folder, watch, patience=-1)
-    found = Run(folder)
+    folder = place.out / short.identity()
+    found = Run(folder) if finished(folder) else _train(short, place, patience=-1)
     return rate_by_sure_predictions(Predictor(found).probs(part.inputs), part.given)
 
 
