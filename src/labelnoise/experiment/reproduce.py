@@ -135,7 +135,7 @@ def _finished(folder: Path) -> list[tuple[Spec, Run]]:
             if run.done:
                 found.append((Spec.of(run.header["spec"]), run))
         except (LabelNoiseError, ValidationError) as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0].removeprefix(f"{path} is ")
             warnings.warn(f"{path} is left aside: {reason}", stacklevel=2)
     return found
 
