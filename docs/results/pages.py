@@ -74,7 +74,8 @@ def _time(results: list[Result]) -> str:
         for result in results
         for run in result.runs
     ]
-    return f"{len(taken)} runs, {sum(taken) / 3600:.1f} hours of one core in all."
+    number = f"{len(taken)} run{'s' if len(taken) > 1 else ''}"
+    return f"{number}, {sum(taken) / 3600:.1f} hours of one core in all."
 
 
 def _experiment(name: str) -> Experiment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,23 @@ def test_too_few_rows_is_an_error() -> None:
     dataset = Dataset("own", torch.randn(2, 3), torch.arange(2), ("a", "b"))
     with pytest.raises(LabelNoiseError, match="too few rows"):
         divide(dataset, parse("none"), 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"noise": "symetric:0.5"}, "did you mean 'symmetric'"),
+        ({"method": "bear"}, "did you mean 'bare'"),
+        ({"net": "mpl"}, "did you mean 'mlp'"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+        ({"changes": {"kapa": 1}}, "did you mean 'kappa'"),
+    ],
+)
+def test_what_is_misspelt_is_said_before_the_data_are_read(
+    wrong: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(LabelNoiseError, match=said):
+        train(str(tmp_path / "not there.npz"), out=tmp_path, **wrong)
 
 
 def test_digest_follows_the_data_not_the_name(tmp_path: Path) -> None:

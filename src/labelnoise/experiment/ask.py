@@ -29,6 +29,10 @@ class Ask:
     seed: int = 0
     data_seed: int = 0
 
+    def without_data(self) -> Spec:
+        """The spec as far as it is clear before the data are read; what is misspelt is an error."""
+        return self.spec(dataset=self.data, digest="", net=self.net, known=True)
+
     def spec(self, *, dataset: str, digest: str, net: str, known: bool) -> Spec:
         """The full spec, once it is clear what the data are.
 

@@ -175,8 +175,7 @@ def _spec_of(result: Result) -> Spec:
     """What a result's runs were asked for, or would be; the data and the net may still be open."""
     if result.runs:
         return Spec.of(result.runs[0].header["spec"])
-    ask = result.cell.ask()
-    return ask.spec(dataset=ask.data, digest="", net=ask.net, known=True)
+    return result.cell.ask().without_data()
 
 
 def _base(result: Result, results: Sequence[Result], over: Mapping[str, Any]) -> Result:

@@ -112,6 +112,7 @@ def fulfil(
 ) -> Run:
     """`train` what is asked."""
     place = _device(device)
+    _check(ask)
     dataset = read(ask.data, None if data_dir is None else Path(data_dir))
     spec = specify(ask, dataset)
     path = Path(out) / spec.identity()
@@ -119,6 +120,13 @@ def fulfil(
         return Run(path)
     parts = divide(dataset, parse(ask.noise), ask.data_seed)
     return _train(spec, Workplace(dataset, parts, place, Path(out), watch))
+
+
+def _check(ask: Ask) -> None:
+    """Say what is misspelt at once, not after a download."""
+    ask.without_data()
+    if ask.net != "auto":
+        nets.net_named(ask.net)
 
 
 def specify(ask: Ask, dataset: Dataset) -> Spec:
