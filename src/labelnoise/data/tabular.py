@@ -31,7 +31,7 @@ def read_wine(data_dir: Path | None = None) -> Dataset:
 
 
 def read_hundred(data_dir: Path | None = None) -> Dataset:
-    """100 classes of two Gaussians each in 20 dimensions; the best rule is right nine in ten times."""
+    """100 classes of two Gaussians each in 20 dimensions; the best rule is right in nine of ten."""
     chance = stream(0, "hundred")
     centres = 1.1 * torch.randn(2 * HUNDRED, 20, generator=chance)
 
