@@ -16,7 +16,7 @@ from labelnoise.data.directory import data_directory
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.npz import read_npz
 from labelnoise.data.split import Split, paper_split, stratified_split
-from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare, read_wine
+from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
 from labelnoise.errors import LabelNoiseError, unknown
 
 __all__ = [
@@ -55,7 +55,6 @@ DATASETS: dict[str, Source] = {
         Source("fashion-mnist", "70,000 clothes, 28x28 grey", partial(read_idx, FASHION_MNIST)),
         Source("cifar10", "60,000 photographs of ten kinds, 32x32 colour", read_cifar10),
         Source("breast-cancer", "569 tumours, 30 measurements; comes along", read_breast_cancer),
-        Source("wine", "178 wines, 13 measurements; comes along", read_wine),
         Source("hundred", "100 classes, 70,000 points of 20 numbers; drawn", read_hundred),
         Source("rare", "70,000 points of 20 numbers, one in ten positive; drawn", read_rare),
     )

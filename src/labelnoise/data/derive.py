@@ -6,8 +6,9 @@ order. The official test part keeps its balance and its size; only its classes a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,16 +51,16 @@ class Change:
 
 def parse_change(text: str) -> Change:
     """The change that a text such as `imbalance=10,rows=5000` asks for."""
-    found = Change()
+    found: dict[str, Any] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
         if key not in READERS:
             raise unknown(f"change of a data set ({USAGE})", key, READERS)
         try:
-            found = replace(found, **{key: READERS[key](value)})
+            found[key] = READERS[key](value)
         except ValueError:
             raise LabelNoiseError(f"{part.strip()!r} is not understood: write {USAGE}") from None
-    return found
+    return Change(**found)
 
 
 def derive(dataset: Dataset, change: Change, name: str) -> Dataset:
@@ -132,4 +133,4 @@ def _count(text: str) -> int:
     return count
 
 
-READERS = {"classes": _groups, "imbalance": _ratio, "rows": _count}
+READERS: dict[str, Callable[[str], Any]] = {"classes": _groups, "imbalance": _ratio, "rows": _count}

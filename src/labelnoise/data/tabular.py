@@ -1,9 +1,8 @@
-"""Small tables that come with scikit-learn, and two that are drawn from Gaussians."""
+"""A small table that comes with scikit-learn, and two that are drawn from Gaussians."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,14 +19,14 @@ def read_breast_cancer(data_dir: Path | None = None) -> Dataset:
     """569 tumours, 30 measurements of each, malignant (37 %) or benign."""
     from sklearn.datasets import load_breast_cancer
 
-    return _comes_along("breast-cancer", load_breast_cancer())
-
-
-def read_wine(data_dir: Path | None = None) -> Dataset:
-    """178 wines of three growers, 13 measurements of each."""
-    from sklearn.datasets import load_wine
-
-    return _comes_along("wine", load_wine())
+    tumours = load_breast_cancer()
+    return Dataset(
+        name="breast-cancer",
+        inputs=torch.from_numpy(tumours.data.astype(np.float32)),
+        labels=torch.from_numpy(tumours.target.astype(np.int64)),
+        classes=tuple(map(str, tumours.target_names)),
+        verified=True,
+    )
 
 
 def read_hundred(data_dir: Path | None = None) -> Dataset:
@@ -57,16 +56,6 @@ def read_rare(data_dir: Path | None = None) -> Dataset:
         return inputs, labels
 
     return _drawn("rare", draw(60_000), draw(10_000), ("negative", "positive"))
-
-
-def _comes_along(name: str, bunch: Any) -> Dataset:
-    return Dataset(
-        name=name,
-        inputs=torch.from_numpy(bunch.data.astype(np.float32)),
-        labels=torch.from_numpy(bunch.target.astype(np.int64)),
-        classes=tuple(map(str, bunch.target_names)),
-        verified=True,
-    )
 
 
 def _drawn(
