@@ -2,7 +2,8 @@
 
 An experiment is a TOML file: `[base]` holds for all runs, `[axes]` multiply, every `[[patch]]`
 adjusts the runs that it matches, `[table]` or `[figure]` says what to show. The value of an axis is
-either one value, given to the setting of the axis's name, or a table of several settings.
+either one value, given to the setting of the axis's name, or a table of several settings, whose
+`name` is what tables and legends call it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ METRICS = {  # what a table can show, and what it is called there
     "train_seconds": "training time",
 }
 CURVES = ("test_accuracy", "label_precision", "label_recall", "selected_fraction")
+NAME = "name"  # in the value of an axis: no setting
 TIME, TRACED = "train_seconds", "thresholds_by_batch"
 
 
@@ -303,9 +305,11 @@ def _product(experiment: Experiment) -> Iterator[Cell]:
         settings = dict(experiment.base)
         place = {}
         for axis, value in zip(experiment.axes, values, strict=True):
-            several = value if isinstance(value, dict) else {axis: value}
+            several = dict(value) if isinstance(value, dict) else {axis: value}
+            name = several.pop(NAME, None)
             settings |= several
-            place[axis] = ", ".join(in_words(key, part) for key, part in several.items())
+            words = (in_words(key, part) for key, part in several.items())
+            place[axis] = ", ".join(words) if name is None else str(name)
         yield Cell(place, settings)
 
 
