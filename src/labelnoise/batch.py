@@ -37,17 +37,17 @@ class Step:
     Attributes:
         index: (batch,) rows of the training set.
         weight: (batch,) how much each sample counted in the update.
-        keep: (batch,) boolean, the labels that the method takes for right; by default those of the
-            samples that counted.
         loss: Scalar that was minimised; NaN or infinite if any sample's loss was.
         probs: (batch, classes) probabilities before the update, for the per-sample record.
         notes: What else is worth keeping: `thresholds` (classes,), `empty` scalar 0 or 1,
             `noise_rate` scalar, what the method takes it for.
+        keep: (batch,) boolean, the labels that the method takes for right; by default those of the
+            samples that counted.
     """
 
     index: Tensor
     weight: Tensor
     loss: Tensor
-    keep: Tensor | None = None
     probs: Tensor | None = None
     notes: Mapping[str, Tensor] = field(default_factory=dict)
+    keep: Tensor | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
 from typing import Any
 
 from rich import box
@@ -84,16 +84,23 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recorded method that are not its defaults."""
-    try:
-        defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
-    except LabelNoiseError:  # recorded by a version that has other methods
-        defaults = {}
+    """The settings of a recorded method that are not what it would take by itself."""
+    settings = spec["settings"]
     return {
         name: value
-        for name, value in spec["settings"].items()
-        if value is not None and value != defaults.get(name)
+        for name, value in settings.items()
+        if value is not None and value != _by_default(spec["method"], settings, name)
     }
+
+
+def _by_default(method: str, settings: Mapping[str, Any], name: str) -> Any:
+    """What a setting is beside the others, as the kappa of a threshold; else the method's own."""
+    others = {key: value for key, value in settings.items() if key != name}
+    for known in (others, {}):
+        # A version that has other methods or settings may have recorded it.
+        with suppress(LabelNoiseError, TypeError, AttributeError):
+            return getattr(method_named(method)(**known), name)
+    return None
 
 
 def named(method: str, settings: Mapping[str, Any]) -> str:
