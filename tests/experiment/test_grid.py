@@ -47,7 +47,7 @@ TRIALS = {  # the names that the issue asks for; five trials unless the paper ha
     "clothing1m": 1,
     "food101n": 1,
 }
-OURS = {"rule-bench": 5}  # not of the paper
+OURS = {"rule-bench": 5, "rule-design": 5}  # not of the paper
 TO_COME = ("clothing1m", "food101n")
 RUNNABLE = tuple(name for name in TRIALS if name not in TO_COME)
 
@@ -327,21 +327,20 @@ def test_experiments_to_come_say_what_is_missing(
 
 
 def test_the_bench_of_rules_has_every_kind_of_problem_in_pairs() -> None:
-    problems = experiment_named("rule-bench").axes["problem"]
-    assert len(problems) == 32
-    names = {str(problem["name"]) for problem in problems if isinstance(problem, dict)}
-    assert len(names) == 32
-    for half in (problems[::2], problems[1::2]):
-        told = [problem for problem in half if isinstance(problem, dict)]
-        noises = {str(problem["noise"]).split(":")[0] for problem in told}
+    halves = [experiment_named(name).axes["problem"] for name in ("rule-design", "rule-bench")]
+    told = [[each for each in half if isinstance(each, dict)] for half in halves]
+    assert len({str(problem["name"]) for half in told for problem in half}) == 32
+    for half in told:
+        assert len(half) == 16
+        noises = {str(problem["noise"]).split(":")[0] for problem in half}
         assert {"none", "symmetric", "instance"} < noises
         assert noises & {"pair", "class-conditional"}
-        rates = {str(problem["noise"]) for problem in told}
+        rates = {str(problem["noise"]) for problem in half}
         assert {"symmetric:0.2", "symmetric:0.4", "symmetric:0.7", "symmetric:0.05"} <= rates
-        data = " ".join(str(problem["dataset"]) for problem in told)
+        data = " ".join(str(problem["dataset"]) for problem in half)
         for kind in ("/rest", "hundred", "imbalance=10", "imbalance=50", "rare", "cifar10"):
             assert kind in data
-    sizes = {problem.get("batch_size", 128) for problem in problems if isinstance(problem, dict)}
+    sizes = {problem.get("batch_size", 128) for half in told for problem in half}
     assert sizes == {32, 64, 128, 256, 512}
 
 

@@ -53,7 +53,10 @@ def test_label_names_settings_that_are_not_default(runs: list[Run]) -> None:
 
 
 def test_a_label_leaves_out_what_follows_from_other_settings() -> None:
-    spec: dict[str, Any] = {"method": "bare", "settings": {"threshold": "batch", "kappa": 1.0, "empty": "all"}}
+    spec: dict[str, Any] = {
+        "method": "bare",
+        "settings": {"threshold": "batch", "kappa": 1.0, "empty": "all"},
+    }
     assert changed_settings(spec) == {"threshold": "batch"}
     spec["settings"] = {"threshold": "batch", "kappa": 0.5, "empty": "all"}
     assert changed_settings(spec) == {"threshold": "batch", "kappa": 0.5}

@@ -39,6 +39,9 @@ DIRECT = {
 
 METRICS = {  # what a table can show, and what it is called there
     "test_accuracy": "test accuracy, last epoch, %",
+    "test_accuracy_balanced": "balanced test accuracy, last epoch, %",
+    "label_precision": "label precision, last epoch, %",
+    "label_recall": "label recall, last epoch, %",
     "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
     "train_seconds": "training time",
 }
@@ -65,6 +68,7 @@ class Table(Strict):
 
     block: str
     line: str
+    column: str = ""  # beside each other, with mean ranks; a line is one entry without
     metrics: list[str] = ["test_accuracy"]
     over: dict[str, Value] = {}  # show ratios to the line with these settings
     any_epochs: bool = False  # fewer epochs than the paper's do not matter
@@ -199,7 +203,7 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_table(table: Table, places: list[dict[str, Value]]) -> None:
-    _check_places((table.block, table.line), places, "metric")
+    _check_places(filter(None, (table.block, table.line, table.column)), places, "metric")
     _check_places(table.over, places)
     for metric in table.metrics:
         if metric not in METRICS:

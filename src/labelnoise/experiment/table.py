@@ -154,8 +154,8 @@ def _unbarred(text: str) -> str:
 def as_csv(lines: Sequence[Line]) -> str:
     """One line an entry, numbers unrounded."""
     text = io.StringIO()
-    keys = ("block", "line", "mean", "std", "trials", "epochs", "paper", "paper_std", "difference",
-            "word", "why")  # fmt: skip
+    keys = ("block", "line", "column", "mean", "std", "trials", "epochs", "paper", "paper_std",
+            "difference", "word", "why")  # fmt: skip
     writer = csv.DictWriter(text, keys, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(line.as_dict() for line in lines)
@@ -168,7 +168,7 @@ def as_latex(title: str, lines: Sequence[Line]) -> str:
     for block, entries in _blocks(lines).items():
         rows = [(block, *headings)]
         rows += [(entry.line, *_texts(entry)[: len(headings)]) for entry in entries]
-        heading, *body = [" & ".join(map(_escaped, row)) + r" \\" for row in rows]
+        heading, *body = [" & ".join(map(escaped, row)) + r" \\" for row in rows]
         columns = "".join("l" if heading == "" else "r" for heading in headings)
         text += [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", heading, r"\midrule"]
         text += [*body, r"\bottomrule", r"\end{tabular}"]
@@ -214,5 +214,6 @@ LATEX: dict[str, str | int | None] = {
 }
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for LaTeX."""
     return text.translate(str.maketrans(LATEX))
