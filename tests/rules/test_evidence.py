@@ -17,6 +17,7 @@ from labelnoise import Evidence
 from labelnoise.rules.verdict import Verdict
 
 Batches = list[tuple[Tensor, Tensor]]
+Table = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def random_batches(count: int, rows: int, classes: int, seed: int = 0) -> Batches:
@@ -50,16 +51,16 @@ class Slow:
     def __init__(self, classes: int) -> None:
         self.classes = classes
         self.step = 0
-        self.sure: list[tuple[int, int, int]] = []  # step, predicted, given
+        self.sure: list[tuple[int, int, int, list[float]]] = []  # step, predicted, given, probs
         self.taken: list[tuple[int, int, float]] = []  # step, predicted, largest probability
-        self.rights: list[tuple[int, int, float]] = []  # step, given, right
+        self.rights: list[tuple[int, int, float, bool]] = []  # step, given, right, high
 
     def weight(self, step: int) -> float:
         return step * (step + 1) / (self.step * (self.step + 1))
 
-    def transition(self) -> np.ndarray[Any, Any]:
+    def transition(self) -> Table:
         votes = np.zeros((self.classes, self.classes))
-        for step, predicted, label in self.sure:
+        for step, predicted, label, _ in self.sure:
             votes[predicted, label] += self.weight(step)
         found = np.zeros_like(votes)
         for j in range(self.classes):
@@ -69,36 +70,60 @@ class Slow:
                 found[j, c] = stays if c == j else (1 - stays) * (votes[j, c] + 1) / others
         return found
 
+    def habits(self) -> Table:
+        """Row j: mean probabilities where j is predicted, after so many perfect predictions."""
+        total = self.classes * np.eye(self.classes)
+        count = np.full((self.classes, 1), float(self.classes))
+        for step, predicted, _, p in self.sure:
+            total[predicted] += self.weight(step) * np.array(p)
+            count[predicted] += self.weight(step)
+        found: Table = total / count
+        return found
+
+    def standing(self, c: int) -> tuple[float, float, float]:
+        own = [(self.weight(s), r, high) for s, label, r, high in self.rights if label == c]
+        mean, resolved = 1.0, 0.0
+        if own:
+            mean = average([(w, r) for w, r, _ in own])
+            variance = average([(w, (r - mean) ** 2) for w, r, _ in own])
+            resolved = variance / (mean * (1 - mean)) if mean < 1 else 0.0
+        above = [(w, r) for w, r, high in own if high] or [(1.0, 1.0)]
+        below = [(w, r) for w, r, high in own if not high] or [(1.0, 0.0)]
+        return mean, resolved, (average(above) + average(below)) / 2
+
     def see(self, probs: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
-        transition = self.transition()
+        transition, habits = self.transition(), self.habits()
+        standings = [self.standing(c) for c in range(self.classes)]
         rights, weights = [], []
-        for p, y in zip(probs.double().tolist(), labels.tolist(), strict=True):
-            given = sum(p[j] * transition[j, y] for j in range(self.classes))
-            right = p[y] * transition[y, y] / given
+        for q, y in zip(probs.double().tolist(), labels.tolist(), strict=True):
+            mean, resolved, cut = standings[y]
+            others = [(q[j], j) for j in range(self.classes) if j != y]
+            leak = resolved * average([(share, habits[j, y]) for share, j in others])
+            strays = average([(share, transition[j, y]) for share, j in others])
+            own = 1 - resolved + resolved * habits[y, y]
+            p = min(max((q[y] - leak) / (own - leak), 0), 1) if own > leak else q[y]
+            right = p * transition[y, y] / (p * transition[y, y] + (1 - p) * strays)
             rights.append(right)
-            own = [(self.weight(s), r) for s, label, r in self.rights if label == y]
-            mean, resolved = 1.0, 0.0
-            if own:
-                total = sum(w for w, _ in own)
-                mean = sum(w * r for w, r in own) / total
-                variance = sum(w * (r - mean) ** 2 for w, r in own) / total
-                resolved = variance / (mean * (1 - mean)) if mean < 1 else 0.0
-            hard = 1.0 if right >= 0.5 else 0.0
+            hard = 1.0 if right >= cut else 0.0
             weights.append(resolved * hard + (1 - resolved) * right / mean ** (1 - resolved))
         bars = [self.bar(c) for c in range(self.classes)]
         self.step += 1
-        for p, y, right in zip(probs.double().tolist(), labels.tolist(), rights, strict=True):
-            predicted = int(np.argmax(p))
-            if p[predicted] >= bars[predicted]:
-                self.sure.append((self.step, predicted, y))
-            self.taken.append((self.step, predicted, p[predicted]))
-            self.rights.append((self.step, y, right))
+        for q, y, right in zip(probs.double().tolist(), labels.tolist(), rights, strict=True):
+            predicted = int(np.argmax(q))
+            if q[predicted] >= bars[predicted]:
+                self.sure.append((self.step, predicted, y, q))
+            self.taken.append((self.step, predicted, q[predicted]))
+            self.rights.append((self.step, y, right, right >= standings[y][0]))
         return rights, weights
 
     def bar(self, c: int) -> float:
         own = [(self.weight(s), largest) for s, predicted, largest in self.taken if predicted == c]
-        total = sum(w for w, _ in own)
-        return sum(w * largest for w, largest in own) / total if own else 0.0
+        return average(own) if own else 0.0
+
+
+def average(pairs: list[tuple[float, float]]) -> float:
+    """The mean of values under weights."""
+    return sum(w * value for w, value in pairs) / sum(w for w, _ in pairs)
 
 
 @pytest.mark.parametrize(("rows", "classes"), [(1, 2), (16, 2), (16, 3), (40, 10), (8, 30)])
@@ -109,7 +134,6 @@ def test_weights_equal_those_of_the_slow_reference(rows: int, classes: int) -> N
         verdict = see(evidence, probs, labels)
         assert verdict.score.tolist() == pytest.approx(rights, rel=1e-4, abs=1e-6)
         assert verdict.weight.tolist() == pytest.approx(weights, rel=1e-3, abs=1e-4)
-        assert verdict.keep.tolist() == (verdict.score >= 0.5).tolist()
     assert np.allclose(evidence.transition().numpy(), slow.transition(), atol=1e-5)
 
 
@@ -138,7 +162,7 @@ def test_a_network_that_knows_nothing_trains_on_all_labels() -> None:
     """Equal probabilities: nothing to resolve, and every weight is 1."""
     probs = torch.full((40, 4), 0.25)
     evidence = after([(probs, torch.arange(40) % 4)] * 20, 4)
-    assert evidence.resolution()[1].tolist() == pytest.approx([0.0] * 4, abs=0.02)
+    assert evidence.standing().resolution.tolist() == pytest.approx([0.0] * 4, abs=0.02)
     weight = evidence.judge(probs, torch.arange(40) % 4).weight
     assert weight.tolist() == pytest.approx([1.0] * 40, abs=0.05)
 
@@ -189,6 +213,31 @@ def test_the_right_label_of_a_known_confusion_is_doubted_the_wrong_one_is_not() 
     assert one == pytest.approx(0.5 / (0.5 + 0.5 * 0.4), abs=0.02)
 
 
+def test_what_the_network_gives_every_label_speaks_for_none() -> None:
+    """Each class has 0.9 where it is seen, 0.1 elsewhere: to a sure rule that is 1 and 0."""
+    truth = torch.arange(1000) % 2
+    labels = flipped(truth, 0.3, 2)
+    probs = 0.1 + 0.8 * confident(truth, 2)
+    evidence = after([(probs, labels)] * 300, 2)
+    assert evidence.standing().resolution.min() > 0.9
+    right = evidence.right(probs, labels)
+    assert right[truth == labels].min() > 0.99
+    assert right[truth != labels].max() < 0.1  # by Bayes' rule alone 0.1 * 0.7 / (0.1 * 0.7 + 0.27)
+
+
+def test_the_cut_lies_halfway_between_what_looks_right_and_what_looks_wrong() -> None:
+    """Where the network has learned wrong labels by half, they still look worse than right ones."""
+    labels = torch.zeros(100, dtype=torch.long)
+    rights = torch.where(torch.arange(100) < 60, 0.95, 0.65)
+    evidence = Evidence(2)
+    for _ in range(200):
+        evidence.remember(
+            torch.full((100, 2), 0.5), labels, Verdict(rights, rights > 0, rights, {})
+        )
+    assert float(evidence.standing().cut[0]) == pytest.approx(0.8, abs=1e-3)
+    assert float(evidence.standing().cut[1]) == 0.5
+
+
 def test_what_was_long_ago_counts_less() -> None:
     truth = torch.arange(300) % 3
     wrong, right = (confident(truth, 3), (truth + 1) % 3), (confident(truth, 3), truth)
@@ -224,9 +273,10 @@ def test_a_class_that_was_never_given_or_predicted() -> None:
     probs, labels = random_batches(1, 30, 3)[0]
     wide = functional.pad(probs, (0, 2))
     evidence = after([(wide, labels)] * 5, 5)
-    mean, resolved = evidence.resolution()
+    mean, resolved, cut = evidence.standing()
     assert mean[3:].tolist() == [1.0, 1.0]
     assert resolved[3:].tolist() == [0.0, 0.0]
+    assert cut[3:].tolist() == [0.5, 0.5]
     new = evidence.judge(torch.eye(5), torch.arange(5))
     assert new.weight.isfinite().all()
     assert new.weight[3:].tolist() == pytest.approx([1.0, 1.0], abs=1e-3)
