@@ -5,7 +5,8 @@ disagree, which keeps them from becoming the same network. It needs the noise ra
 
 Deviations from the authors' code, and from the BARE paper's (register in docs/methods.md):
 - cross-entropy is taken of the logits; both codes apply softmax twice in the disagreement part,
-  which flattens its gradients (`double_softmax=True` does so too, to find out what it is worth);
+  which flattens its gradients (`double_softmax=True` does so too, to find out what it is worth,
+  and in the rare batches in which the networks agree);
 - the warm-up is Co-teaching with dropping for whole `warmup` epochs, as in the method's own code;
   the BARE paper says "without any sample selection" (`warmup_mode="full"`), its code does one epoch
   less of the former;
