@@ -43,8 +43,8 @@ class NoFirstPass(Evidence):
 class NoHabits(Evidence):
     """Takes the network's probabilities as they are."""
 
-    def _right(self, probs: Tensor, labels: Tensor, resolved: Tensor) -> Tensor:
-        return super()._right(probs, labels, torch.zeros_like(resolved))
+    def _habits(self) -> Tensor:
+        return torch.eye(self.num_classes)
 
 
 class Half(Evidence):
@@ -88,8 +88,8 @@ class NoMean(Evidence):
 class NoFading(Evidence):
     """Gives all steps of the history the same weight."""
 
-    def _scale(self) -> Tensor:
-        return torch.ones_like(self.steps)
+    def _lateness(self, step: Tensor) -> Tensor:
+        return torch.ones_like(step)
 
 
 RULES: dict[str, type[Evidence]] = {

@@ -56,8 +56,9 @@ def test_two_processes_gather_the_evidence_of_one(tmp_path: Path) -> None:
     alone, *both = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
     for state in both:
         for name, values in alone["evidence"].items():
-            assert torch.allclose(state["evidence"][name], values, rtol=1e-5), name
-    assert int(alone["evidence"]["seen"]) == 480
+            if name != "_extra_state":  # what waits is each process's own
+                assert torch.allclose(state["evidence"][name], values, rtol=1e-5), name
+    assert int(alone["evidence"]["seen"]) == 8 * 48
     assert float(alone["posterior"]["before"].sum()) > 0
     assert all(torch.equal(a, b) for a, b in zip(
         both[0]["posterior"].values(), both[1]["posterior"].values(), strict=True))  # fmt: skip

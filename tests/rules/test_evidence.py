@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -54,6 +55,8 @@ class Slow:
         self.sure: list[tuple[int, int, int, list[float]]] = []  # step, predicted, given, probs
         self.taken: list[tuple[int, int, float]] = []  # step, predicted, largest probability
         self.rights: list[tuple[int, int, float, bool]] = []  # step, given, right, high
+        self.batches = 0
+        self.waiting: list[tuple[Tensor, Tensor, list[float]]] = []
 
     def weight(self, step: int) -> float:
         return step * (step + 1) / (self.step * (self.step + 1))
@@ -106,15 +109,24 @@ class Slow:
             rights.append(right)
             hard = 1.0 if right >= cut else 0.0
             weights.append(resolved * hard + (1 - resolved) * right / mean ** (1 - resolved))
-        bars = [self.bar(c) for c in range(self.classes)]
-        self.step += 1
-        for q, y, right in zip(probs.double().tolist(), labels.tolist(), rights, strict=True):
-            predicted = int(np.argmax(q))
-            if q[predicted] >= bars[predicted]:
-                self.sure.append((self.step, predicted, y, q))
-            self.taken.append((self.step, predicted, q[predicted]))
-            self.rights.append((self.step, y, right, right >= standings[y][0]))
+        self.waiting.append((probs, labels, rights))
+        self.batches += 1
+        if self.batches in {1, 2, 4} or self.batches % 8 == 0:
+            self.add_up(standings)
         return rights, weights
+
+    def add_up(self, standings: list[tuple[float, float, float]]) -> None:
+        bars = [self.bar(c) for c in range(self.classes)]
+        step = self.step
+        for probs, labels, rights in self.waiting:
+            step += 1
+            for q, y, right in zip(probs.double().tolist(), labels.tolist(), rights, strict=True):
+                predicted = int(np.argmax(q))
+                if q[predicted] >= bars[predicted]:
+                    self.sure.append((step, predicted, y, q))
+                self.taken.append((step, predicted, q[predicted]))
+                self.rights.append((step, y, right, right >= standings[y][0]))
+        self.step, self.waiting = step, []
 
     def bar(self, c: int) -> float:
         own = [(self.weight(s), largest) for s, predicted, largest in self.taken if predicted == c]
@@ -129,12 +141,12 @@ def average(pairs: list[tuple[float, float]]) -> float:
 @pytest.mark.parametrize(("rows", "classes"), [(1, 2), (16, 2), (16, 3), (40, 10), (8, 30)])
 def test_weights_equal_those_of_the_slow_reference(rows: int, classes: int) -> None:
     evidence, slow = Evidence(classes), Slow(classes)
-    for probs, labels in random_batches(12, rows, classes, seed=rows + classes):
+    for probs, labels in random_batches(20, rows, classes, seed=rows + classes):
         rights, weights = slow.see(probs, labels)
         verdict = see(evidence, probs, labels)
-        assert verdict.score.tolist() == pytest.approx(rights, rel=1e-4, abs=1e-6)
+        assert verdict.score.tolist() == pytest.approx(rights, rel=1e-3, abs=1e-6)
         assert verdict.weight.tolist() == pytest.approx(weights, rel=1e-3, abs=1e-4)
-    assert np.allclose(evidence.transition().numpy(), slow.transition(), atol=1e-5)
+        assert np.allclose(evidence.transition().numpy(), slow.transition(), atol=1e-5)
 
 
 # --- closed forms ---------------------------------------------------------------------------------
@@ -241,8 +253,8 @@ def test_the_cut_lies_halfway_between_what_looks_right_and_what_looks_wrong() ->
 def test_what_was_long_ago_counts_less() -> None:
     truth = torch.arange(300) % 3
     wrong, right = (confident(truth, 3), (truth + 1) % 3), (confident(truth, 3), truth)
-    assert after([wrong] * 10 + [right] * 10, 3).transition().diagonal().min() > 0.8
-    assert after([right] * 10 + [wrong] * 10, 3).transition().diagonal().max() < 0.2
+    assert after([wrong] * 16 + [right] * 16, 3).transition().diagonal().min() > 0.8
+    assert after([right] * 16 + [wrong] * 16, 3).transition().diagonal().max() < 0.2
 
 
 def test_the_first_pass_counts_all_and_teaches() -> None:
@@ -300,11 +312,11 @@ def test_nothing_is_known_of_the_noise_before_the_first_batch() -> None:
 
 def test_judging_remembers_nothing_and_leaves_its_input_alone() -> None:
     evidence = after(random_batches(3, 20, 3), 3)
-    before = {name: values.clone() for name, values in evidence.state_dict().items()}
+    before = copy.deepcopy(evidence.state_dict())
     probs, labels = random_batches(1, 20, 3, seed=9)[0]
     copies = probs.clone(), labels.clone()
     evidence.judge(probs.requires_grad_(), labels)
-    assert all(values.equal(before[name]) for name, values in evidence.state_dict().items())
+    assert str(evidence.state_dict()) == str(before)
     assert probs.detach().equal(copies[0])
     assert labels.equal(copies[1])
 

@@ -20,12 +20,13 @@ Every mini-batch leaves sums behind, from which the next one takes these.
 While nothing is resolved, weights are about 1 and training is cross-entropy; when all is, labels
 count that look like the right ones of their class. No label is judged before the network has
 learned from it once. What was long ago counts less: step s of t has a weight of about (s / t)^2.
-There is nothing to set.
+There is nothing to set. Mini-batches are added up a few at a time, which makes the rule as cheap as
+a threshold.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,8 @@ from torch import Tensor, nn
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
 from labelnoise.rules.verdict import Verdict
+
+TOGETHER = 8  # mini-batches that are added up at once, for speed alone
 
 
 class Standing(NamedTuple):
@@ -47,6 +50,21 @@ class Standing(NamedTuple):
     mean: Tensor
     resolution: Tensor
     cut: Tensor
+
+
+class Tables(NamedTuple):
+    """All that a judgement looks up, by given label.
+
+    Attributes:
+        others: (given, 3, predicted) `leak`, `strays` and 1, by what the sample may be instead.
+        numbers: (given, 6) `own`, `stays`, `cut`, the weight of a label without and with `right`,
+            and how much of it is a cut.
+        noise_rate: Of all labels.
+    """
+
+    others: Tensor
+    numbers: Tensor
+    noise_rate: Tensor
 
 
 class Evidence(nn.Module):
@@ -91,6 +109,9 @@ class Evidence(nn.Module):
         self.register_buffer("above", torch.zeros(num_classes, 2))
         self.register_buffer("below", torch.zeros(num_classes, 2))
         self.register_buffer("squares", torch.zeros(num_classes))
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._batches = 0
+        self._tables: Tables | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
         """What the evidence so far says of a mini-batch; nothing is remembered."""
@@ -99,62 +120,69 @@ class Evidence(nn.Module):
                 f"{probs.shape[1]} classes, but the evidence is about {self.num_classes}: every "
                 "head of a network needs a rule of its own"
             )
-        standing = self.standing()
-        mean, resolved, cut = (each[labels] for each in standing)
-        right = self._right(probs, labels, resolved)
+        tables = self._look_up()
+        probs = probs.detach().to(self.votes.dtype)
+        own, stays, cut, plain, by_right, hard = tables.numbers[labels].unbind(dim=1)
+        given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+        tiny = torch.finfo(probs.dtype).tiny
+        others = torch.bmm(tables.others[labels], probs.unsqueeze(2)).squeeze(2)
+        # Averages over what the sample may be instead; 0 where the label is all that it can be.
+        leak, strays, _ = (others / others[:, 2:].clamp(min=tiny)).unbind(dim=1)
+        # Bayes' rule with p = (given - leak) / (own - leak), multiplied by what it is divided by.
+        for_it = (given - leak).clamp_(min=0) * stays
+        against = (own - given).clamp_(min=0) * strays
+        right = for_it / (for_it + against).clamp_(min=tiny)
         keep = right >= cut
-        weight = torch.lerp(right / mean ** (1 - resolved), keep.to(right.dtype), resolved)
-        weight = torch.where(self.seen < self.samples, torch.ones_like(weight), weight)
-        return Verdict(right, keep, weight, {"noise_rate": self.noise_rate()})
+        weight = torch.lerp(torch.addcmul(plain, by_right, right), keep.to(right.dtype), hard)
+        return Verdict(right, keep, weight, {"noise_rate": tables.noise_rate})
 
-    @torch.no_grad()
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
-        columns = torch.stack([labels, verdict.score], dim=1)
-        rows = dist.gathered(torch.cat([columns, probs.to(columns.dtype)], dim=1))
-        labels, right, probs = rows[:, 0].long(), rows[:, 1], rows[:, 2:]
-        high = (right >= self.standing().mean[labels]).to(right.dtype)
+        self._waiting.append((probs.detach(), labels, verdict.score))
+        self._batches += 1
+        # The first ones at once: where nothing is known, each of them tells much.
+        if self._batches % TOGETHER == 0 or self._batches & (self._batches - 1) == 0:
+            self._add_up()
+
+    @torch.no_grad()
+    def _add_up(self) -> None:
+        """Add what waits to the sums."""
+        rows = dist.gathered(self._rows())
+        labels, late, right, probs = rows[:, 0].long(), rows[:, 1], rows[:, 2], rows[:, 3:]
         largest, predicted = probs.max(dim=1)
-        one = torch.ones_like(right)
         count, total, _ = self.taken.unbind(dim=1)
-        sure = (largest >= (total / count.clamp(min=1))[predicted]).to(right.dtype)
-        self.steps += 1
-        self.seen += len(rows)
-        late = self._scale()
+        high = (right >= self.standing().mean[labels]).to(right.dtype) * late
+        sure = (largest >= (total / count.clamp(min=1))[predicted]).to(right.dtype) * late
         places = labels * self.num_classes + predicted
-        self.votes.view(-1).index_add_(0, places, sure * late)
-        self.habits.index_add_(1, predicted, probs.T * (sure * late))
-        self.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1) * late)
-        pairs = torch.stack([one, right], dim=1) * late
-        self.above.index_add_(0, labels, pairs * high.unsqueeze(1))
-        self.below.index_add_(0, labels, pairs * (1 - high).unsqueeze(1))
+        self.votes.view(-1).index_add_(0, places, sure)
+        self.habits.index_add_(1, predicted, (probs * sure.unsqueeze(1)).T)
+        self.taken.index_add_(0, predicted, torch.stack([late, largest * late, sure], dim=1))
+        self.above.index_add_(0, labels, torch.stack([high, right * high], dim=1))
+        low = late - high
+        self.below.index_add_(0, labels, torch.stack([low, right * low], dim=1))
         self.squares.index_add_(0, labels, right.square() * late)
+        self.steps += len(self._waiting)
+        self.seen += len(rows)
+        self._waiting, self._tables = [], None
+
+    def _rows(self) -> Tensor:
+        """What waits, one row a sample: label, weight of its step, `right`, probabilities."""
+        first, dtype = self.steps + 1, self.votes.dtype
+        found = []
+        for number, (probs, labels, right) in enumerate(self._waiting):
+            late = self._lateness(first + number).expand(len(labels))
+            columns = torch.stack([labels.to(dtype), late, right], dim=1)
+            found.append(torch.cat([columns, probs.to(dtype)], dim=1))
+        return torch.cat(found)
 
     def right(self, probs: Tensor, labels: Tensor) -> Tensor:
         """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
-        return self._right(probs, labels, self.standing().resolution[labels])
-
-    def _right(self, probs: Tensor, labels: Tensor, resolved: Tensor) -> Tensor:
-        probs = probs.detach().to(self.votes.dtype)
-        tiny, place = torch.finfo(probs.dtype).tiny, labels.unsqueeze(1)
-        given = probs.gather(1, place).squeeze(1)
-        # What the sample may be instead, and how likely; nothing where the label is all it can be.
-        others = probs.scatter(1, place, 0)
-        others = others / others.sum(dim=1, keepdim=True).clamp(min=tiny)
-        shares, scale = self._shares(), self._scale()
-        leak = resolved * (others * self.habits[labels] / scale).mul_(shares.habit).sum(dim=1)
-        own = 1 - resolved * (1 - shares.own[labels])
-        true = torch.where(own > leak, (given - leak) / (own - leak), given).clamp(0, 1)
-        strays = (others * (self.votes[labels] / scale + 1)).mul_(shares.vote).sum(dim=1)
-        for_it = true * shares.stays[labels]
-        right: Tensor = for_it / (for_it + (1 - true) * strays).clamp(min=tiny)
-        return right
+        return self.judge(probs, labels).score
 
     def transition(self) -> Tensor:
         """(classes, classes) P(given = column, true = row), as far as it is known."""
-        shares = self._shares()
-        others = (self.votes / self._scale() + 1).T * shares.vote.unsqueeze(1)
-        return others.fill_diagonal_(0) + torch.diag(shares.stays)
+        stays, strays = self._stays_and_strays()
+        return strays.T + torch.diag(stays)
 
     def standing(self) -> Standing:
         """What the labels of every class are like."""
@@ -178,38 +206,60 @@ class Evidence(nn.Module):
         """What `print` shows."""
         return f"num_classes={self.num_classes}, samples={self.samples}"
 
-    def _shares(self) -> Shares:
-        """What votes and habits are worth.
+    def get_extra_state(self) -> dict[str, Any]:
+        """What waits to be added up, for a checkpoint."""
+        return {"batches": self._batches, "waiting": list(self._waiting)}
 
-        A class begins with as many sure samples as there are classes, all of them labelled and
-        recognised as what they are, so that labels are trusted until something speaks against
-        them; and with one vote for every other label: a confusion that was not seen yet is not
-        impossible.
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go back to it."""
+        device = self.votes.device
+        self._batches = state["batches"]
+        self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
+        self._tables = None
+
+    def _look_up(self) -> Tables:
+        """What a judgement looks up, made anew after the sums have changed."""
+        if self._tables is None or self._tables.numbers.device != self.votes.device:
+            self._tables = self._made_tables()
+        return self._tables
+
+    @torch.no_grad()
+    def _made_tables(self) -> Tables:
+        standing, habits = self.standing(), self._habits()
+        stays, strays = self._stays_and_strays()
+        resolved = standing.resolution
+        own = 1 - resolved * (1 - habits.diagonal())
+        leak = (habits * resolved.unsqueeze(1)).fill_diagonal_(0)
+        # In the first pass all count alike.
+        judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
+        by_right = standing.mean ** (resolved - 1) * judged
+        numbers = [own, stays, standing.cut, 1 - judged, by_right, resolved * judged]
+        others = [leak, strays, torch.ones_like(leak).fill_diagonal_(0)]
+        return Tables(torch.stack(others, dim=1), torch.stack(numbers, dim=1), self.noise_rate())
+
+    def _stays_and_strays(self) -> tuple[Tensor, Tensor]:
+        """How likely the label of a class is right, and (given, true) which wrong one it is.
+
+        A class begins with as many votes for its own label as there are classes, so that labels are
+        trusted until something speaks against them; and with one vote for every other label: a
+        confusion that was not seen yet is not impossible.
         """
-        scale, prior = self._scale(), self.num_classes
-        sure, votes = self.taken[:, 2] / scale, self.votes.diagonal() / scale
-        stays = (votes + prior) / (sure + prior)
-        others = (sure - votes).clamp(min=0) + max(1, self.num_classes - 1)
-        habit = 1 / (sure + prior)
-        own = (self.habits.diagonal() / scale + prior) * habit
-        return Shares(stays, (1 - stays).clamp(min=0) / others, own, habit)
+        votes, prior = self.votes / self._scale(), self.num_classes
+        own, all_votes = votes.diagonal(), self.taken[:, 2] / self._scale()
+        stays = (own + prior) / (all_votes + prior)
+        share = (1 - stays).clamp(min=0) / ((all_votes - own).clamp(min=0) + max(1, prior - 1))
+        return stays, ((votes + 1) * share).fill_diagonal_(0)
+
+    def _habits(self) -> Tensor:
+        """(class, predicted) the mean probability of a class, after as many perfect predictions."""
+        prior = self.num_classes * torch.eye(self.num_classes, device=self.habits.device)
+        sure = self.taken[:, 2] / self._scale()
+        return (self.habits / self._scale() + prior) / (sure + self.num_classes)
 
     def _scale(self) -> Tensor:
         """The weight of the last step."""
-        return (self.steps * (self.steps + 1)).clamp(min=1)
+        return self._lateness(self.steps).clamp(min=1)
 
-
-class Shares(NamedTuple):
-    """What turns sums into shares, by true class.
-
-    Attributes:
-        stays: How likely its label is right.
-        vote: What a vote for another label is worth.
-        own: The probability that it has where it is seen.
-        habit: What a sum of probabilities is worth.
-    """
-
-    stays: Tensor
-    vote: Tensor
-    own: Tensor
-    habit: Tensor
+    def _lateness(self, step: Tensor) -> Tensor:
+        """The weight of a step in all sums."""
+        return step * (step + 1)
