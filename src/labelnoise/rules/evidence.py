@@ -147,8 +147,7 @@ class Evidence(nn.Module):
     @torch.no_grad()
     def _add_up(self) -> None:
         """Add what waits to the sums."""
-        rows = dist.gathered(self._rows())
-        labels, late, right, probs = rows[:, 0].long(), rows[:, 1], rows[:, 2], rows[:, 3:]
+        probs, labels, right, late = (dist.gathered(each) for each in self._rows())
         largest, predicted = probs.max(dim=1)
         count, total, _ = self.taken.unbind(dim=1)
         high = (right >= self.standing().mean[labels]).to(right.dtype) * late
@@ -162,18 +161,15 @@ class Evidence(nn.Module):
         self.below.index_add_(0, labels, torch.stack([low, right * low], dim=1))
         self.squares.index_add_(0, labels, right.square() * late)
         self.steps += len(self._waiting)
-        self.seen += len(rows)
+        self.seen += len(labels)
         self._waiting, self._tables = [], None
 
-    def _rows(self) -> Tensor:
-        """What waits, one row a sample: label, weight of its step, `right`, probabilities."""
-        first, dtype = self.steps + 1, self.votes.dtype
-        found = []
-        for number, (probs, labels, right) in enumerate(self._waiting):
-            late = self._lateness(first + number).expand(len(labels))
-            columns = torch.stack([labels.to(dtype), late, right], dim=1)
-            found.append(torch.cat([columns, probs.to(dtype)], dim=1))
-        return torch.cat(found)
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What waits: probabilities, labels, `right`, and the weight of the step they came in."""
+        probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
+        sizes = torch.tensor([len(each) for _, each, _ in self._waiting], device=labels.device)
+        steps = self.steps + torch.arange(1, len(sizes) + 1, device=labels.device)
+        return probs.to(right.dtype), labels, right, self._lateness(steps).repeat_interleave(sizes)
 
     def right(self, probs: Tensor, labels: Tensor) -> Tensor:
         """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
