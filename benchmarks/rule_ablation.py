@@ -88,8 +88,8 @@ class NoMean(Evidence):
 class NoFading(Evidence):
     """Gives all steps of the history the same weight."""
 
-    def _lateness(self, step: Tensor) -> Tensor:
-        return torch.ones_like(step)
+    def _lateness(self, step: int) -> float:
+        return 1
 
 
 RULES: dict[str, type[Evidence]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, distributed
 
 
@@ -12,16 +11,8 @@ def world() -> int:
     return distributed.get_world_size() if grouped else 1
 
 
-def gathered(rows: Tensor) -> Tensor:
-    """The rows of all processes, in the order of their ranks; each may have another number."""
-    if world() == 1:
-        return rows
-    size = torch.tensor([len(rows)], device=rows.device)
-    sizes = [torch.zeros_like(size) for _ in range(world())]
-    distributed.all_gather(sizes, size)
-    most = int(torch.cat(sizes).max())
-    padded = rows.new_zeros(most, *rows.shape[1:])
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    distributed.all_gather(parts, padded)
-    return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)])
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes, in place; the same on each of them."""
+    if world() > 1:
+        distributed.all_reduce(values)
+    return values

@@ -74,7 +74,7 @@ class BARE(Method):
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
         chosen = verdict.weight.any()
-        weight = or_all(verdict.weight) if self.empty == "all" else verdict.weight
+        weight = torch.where(chosen, verdict.weight, 1.0) if self.empty == "all" else verdict.weight
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
         if self.empty == "all" or bool(chosen):

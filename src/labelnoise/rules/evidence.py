@@ -20,8 +20,8 @@ Every mini-batch leaves sums behind, from which the next one takes these.
 While nothing is resolved, weights are about 1 and training is cross-entropy; when all is, labels
 count that look like the right ones of their class. No label is judged before the network has
 learned from it once. What was long ago counts less: step s of t has a weight of about (s / t)^2.
-There is nothing to set. Mini-batches are added up a few at a time, which makes the rule as cheap as
-a threshold.
+There is nothing to set. Mini-batches are added up a few at a time, so that most of them cost no
+more than a look into tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,27 @@ from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
 from labelnoise.rules.verdict import Verdict
 
-TOGETHER = 8  # mini-batches that are added up at once, for speed alone
+TOGETHER = (
+    32  # at most so many mini-batches wait to be added up, and 1 / 32 of all: for speed alone
+)
+
+
+class Sums(NamedTuple):
+    """What mini-batches leave behind.
+
+    Attributes:
+        votes: (given, predicted) how many sure predictions there were.
+        habits: (predicted, class) the sum of the class's probability over sure predictions.
+        taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
+            of them were sure.
+        rights: (given, 5) how many samples, and the sums of `right` and of its square; of those
+            whose `right` reached the mean, how many and the sum.
+    """
+
+    votes: Tensor
+    habits: Tensor
+    taken: Tensor
+    rights: Tensor
 
 
 class Standing(NamedTuple):
@@ -56,14 +76,16 @@ class Tables(NamedTuple):
     """All that a judgement looks up, by given label.
 
     Attributes:
-        others: (given, 3, predicted) `leak`, `strays` and 1, by what the sample may be instead.
-        numbers: (given, 6) `own`, `stays`, `cut`, the weight of a label without and with `right`,
-            and how much of it is a cut.
+        others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
+        numbers: (5, given) `own`, `cut`, and a weight's three parts: what it is anyway, by how much
+            of `right`, and for a label that reaches the cut.
+        standing: What all that comes from.
         noise_rate: Of all labels.
     """
 
     others: Tensor
     numbers: Tensor
+    standing: Standing
     noise_rate: Tensor
 
 
@@ -76,41 +98,29 @@ class Evidence(nn.Module):
             0, weights differ from the second mini-batch on.
 
     Attributes:
-        steps: How many mini-batches there were.
-        seen: How many samples.
-        votes: (given, predicted) how many sure predictions there were. All sums are weighted by
-            the step, s * (s + 1) for step s.
-        habits: (class, predicted) the sum of the class's probability over sure predictions.
-        taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
-            of them were sure.
-        above: (given, 2) samples whose `right` reached the mean: how many, and its sum.
-        below: (given, 2) the same of those that did not.
-        squares: (given,) the sum of the square of `right`.
+        votes, habits, taken, rights: What `Sums` says. What was added last has a weight of 1 in it,
+            what was before it less.
+        seen: How many samples were added.
+        steps: How many mini-batches there were, those that wait to be added among them.
     """
 
-    steps: Tensor
-    seen: Tensor
     votes: Tensor
     habits: Tensor
     taken: Tensor
-    above: Tensor
-    below: Tensor
-    squares: Tensor
+    rights: Tensor
+    seen: Tensor
 
     def __init__(self, num_classes: int, samples: int = 0) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.samples = samples
-        self.register_buffer("steps", torch.zeros(()))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self.steps = 0
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
         self.register_buffer("habits", torch.zeros(num_classes, num_classes))
         self.register_buffer("taken", torch.zeros(num_classes, 3))
-        self.register_buffer("above", torch.zeros(num_classes, 2))
-        self.register_buffer("below", torch.zeros(num_classes, 2))
-        self.register_buffer("squares", torch.zeros(num_classes))
+        self.register_buffer("rights", torch.zeros(num_classes, 5))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._batches = 0
         self._tables: Tables | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
@@ -122,54 +132,53 @@ class Evidence(nn.Module):
             )
         tables = self._look_up()
         probs = probs.detach().to(self.votes.dtype)
-        own, stays, cut, plain, by_right, hard = tables.numbers[labels].unbind(dim=1)
+        own, cut, anyway, by_right, if_kept = tables.numbers.index_select(1, labels).unbind()
         given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        tiny = torch.finfo(probs.dtype).tiny
-        others = torch.bmm(tables.others[labels], probs.unsqueeze(2)).squeeze(2)
-        # Averages over what the sample may be instead; 0 where the label is all that it can be.
-        leak, strays, _ = (others / others[:, 2:].clamp(min=tiny)).unbind(dim=1)
-        # Bayes' rule with p = (given - leak) / (own - leak), multiplied by what it is divided by.
-        for_it = (given - leak).clamp_(min=0) * stays
-        against = (own - given).clamp_(min=0) * strays
-        right = for_it / (for_it + against).clamp_(min=tiny)
+        others = torch.bmm(tables.others.index_select(0, labels), probs.unsqueeze(2))
+        minus_leak, strays = others.squeeze(2).unbind(dim=1)  # times 1 - given: not yet averages
+        # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
+        limits = torch.finfo(probs.dtype)
+        rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=0)
+        both = torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
+        right = for_it / both.clamp_(min=limits.tiny)
         keep = right >= cut
-        weight = torch.lerp(torch.addcmul(plain, by_right, right), keep.to(right.dtype), hard)
-        return Verdict(right, keep, weight, {"noise_rate": tables.noise_rate})
+        weight = torch.addcmul(anyway, by_right, right).addcmul_(if_kept, keep.to(right.dtype))
+        notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
+        return Verdict(right, keep, weight, notes)
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
         self._waiting.append((probs.detach(), labels, verdict.score))
-        self._batches += 1
+        self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
-        if self._batches % TOGETHER == 0 or self._batches & (self._batches - 1) == 0:
+        if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
             self._add_up()
 
     @torch.no_grad()
     def _add_up(self) -> None:
-        """Add what waits to the sums."""
-        probs, labels, right, late = (dist.gathered(each) for each in self._rows())
+        """Add what waits to the sums, as if it were one mini-batch."""
+        probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
+        probs = probs.to(right.dtype)
         largest, predicted = probs.max(dim=1)
-        count, total, _ = self.taken.unbind(dim=1)
-        high = (right >= self.standing().mean[labels]).to(right.dtype) * late
-        sure = (largest >= (total / count.clamp(min=1))[predicted]).to(right.dtype) * late
-        places = labels * self.num_classes + predicted
-        self.votes.view(-1).index_add_(0, places, sure)
-        self.habits.index_add_(1, predicted, (probs * sure.unsqueeze(1)).T)
-        self.taken.index_add_(0, predicted, torch.stack([late, largest * late, sure], dim=1))
-        self.above.index_add_(0, labels, torch.stack([high, right * high], dim=1))
-        low = late - high
-        self.below.index_add_(0, labels, torch.stack([low, right * low], dim=1))
-        self.squares.index_add_(0, labels, right.square() * late)
-        self.steps += len(self._waiting)
-        self.seen += len(labels)
+        one = torch.ones_like(right)
+        sure = (largest >= self._bars()[predicted]).to(right.dtype)
+        high = (right >= self._look_up().standing.mean[labels]).to(right.dtype)
+        new = Sums(*(torch.zeros_like(each) for each in self.sums()))
+        new.votes.index_put_((labels, predicted), sure, accumulate=True)
+        new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
+        new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
+        columns = [one, right, right.square(), high, right * high]
+        new.rights.index_add_(0, labels, torch.stack(columns, dim=1))
+        before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
+        for sums, each in zip(self.sums(), new, strict=True):
+            sums.mul_(before).add_(dist.summed(each))
+        self.seen += new.rights[:, 0].sum().long()
         self._waiting, self._tables = [], None
 
-    def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What waits: probabilities, labels, `right`, and the weight of the step they came in."""
-        probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
-        sizes = torch.tensor([len(each) for _, each, _ in self._waiting], device=labels.device)
-        steps = self.steps + torch.arange(1, len(sizes) + 1, device=labels.device)
-        return probs.to(right.dtype), labels, right, self._lateness(steps).repeat_interleave(sizes)
+    def sums(self) -> Sums:
+        """What all mini-batches so far have left behind."""
+        return Sums(self.votes, self.habits, self.taken, self.rights)
 
     def right(self, probs: Tensor, labels: Tensor) -> Tensor:
         """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
@@ -182,20 +191,21 @@ class Evidence(nn.Module):
 
     def standing(self) -> Standing:
         """What the labels of every class are like."""
-        tiny = torch.finfo(self.squares.dtype).eps
-        count, total = (self.above + self.below).unbind(dim=1)
+        tiny = torch.finfo(self.votes.dtype).eps
+        count, total, squares, above, above_total = self.rights.unbind(dim=1)
         mean = torch.where(count > 0, total / count, 1.0)
         most = mean * (1 - mean)
         # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
         some = (count > 0) & (most > tiny)
-        spread = torch.where(some, (self.squares / count - mean.square()) / most, 0.0)
-        high = torch.where(self.above[:, 0] > 0, self.above[:, 1] / self.above[:, 0], 1.0)
-        low = torch.where(self.below[:, 0] > 0, self.below[:, 1] / self.below[:, 0], 0.0)
+        spread = torch.where(some, (squares / count - mean.square()) / most, 0.0)
+        below, below_total = count - above, total - above_total
+        high = torch.where(above > 0, above_total / above, 1.0)
+        low = torch.where(below > 0, below_total / below, 0.0)
         return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
 
     def noise_rate(self) -> Tensor:
         """The fraction of wrong labels, as far as it is known."""
-        count, total = (self.above + self.below).sum(dim=0)
+        count, total, *_ = self.rights.sum(dim=0)
         return torch.where(count > 0, 1 - total / count, 0.0)
 
     def extra_repr(self) -> str:
@@ -204,12 +214,12 @@ class Evidence(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What waits to be added up, for a checkpoint."""
-        return {"batches": self._batches, "waiting": list(self._waiting)}
+        return {"steps": self.steps, "waiting": list(self._waiting)}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go back to it."""
         device = self.votes.device
-        self._batches = state["batches"]
+        self.steps = state["steps"]
         self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
         self._tables = None
 
@@ -225,13 +235,18 @@ class Evidence(nn.Module):
         stays, strays = self._stays_and_strays()
         resolved = standing.resolution
         own = 1 - resolved * (1 - habits.diagonal())
-        leak = (habits * resolved.unsqueeze(1)).fill_diagonal_(0)
+        minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
-        by_right = standing.mean ** (resolved - 1) * judged
-        numbers = [own, stays, standing.cut, 1 - judged, by_right, resolved * judged]
-        others = [leak, strays, torch.ones_like(leak).fill_diagonal_(0)]
-        return Tables(torch.stack(others, dim=1), torch.stack(numbers, dim=1), self.noise_rate())
+        by_right = (1 - resolved) * standing.mean ** (resolved - 1) * judged
+        numbers = [own, standing.cut, 1 - judged, by_right, resolved * judged]
+        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1)
+        return Tables(others, torch.stack(numbers), standing, self.noise_rate())
+
+    def _bars(self) -> Tensor:
+        """(classes,) from which probability on a prediction is sure: their mean so far."""
+        count, total, _ = self.taken.unbind(dim=1)
+        return total / count.clamp(min=torch.finfo(count.dtype).tiny)
 
     def _stays_and_strays(self) -> tuple[Tensor, Tensor]:
         """How likely the label of a class is right, and (given, true) which wrong one it is.
@@ -240,22 +255,16 @@ class Evidence(nn.Module):
         trusted until something speaks against them; and with one vote for every other label: a
         confusion that was not seen yet is not impossible.
         """
-        votes, prior = self.votes / self._scale(), self.num_classes
-        own, all_votes = votes.diagonal(), self.taken[:, 2] / self._scale()
+        own, all_votes, prior = self.votes.diagonal(), self.taken[:, 2], self.num_classes
         stays = (own + prior) / (all_votes + prior)
         share = (1 - stays).clamp(min=0) / ((all_votes - own).clamp(min=0) + max(1, prior - 1))
-        return stays, ((votes + 1) * share).fill_diagonal_(0)
+        return stays, ((self.votes + 1) * share).fill_diagonal_(0)
 
     def _habits(self) -> Tensor:
-        """(class, predicted) the mean probability of a class, after as many perfect predictions."""
-        prior = self.num_classes * torch.eye(self.num_classes, device=self.habits.device)
-        sure = self.taken[:, 2] / self._scale()
-        return (self.habits / self._scale() + prior) / (sure + self.num_classes)
+        """(predicted, class) mean probabilities, after so many perfect predictions as classes."""
+        prior = torch.eye(self.num_classes, device=self.votes.device) * self.num_classes
+        return (self.habits + prior) / (self.taken[:, 2:] + self.num_classes)
 
-    def _scale(self) -> Tensor:
-        """The weight of the last step."""
-        return self._lateness(self.steps).clamp(min=1)
-
-    def _lateness(self, step: Tensor) -> Tensor:
-        """The weight of a step in all sums."""
+    def _lateness(self, step: int) -> float:
+        """The weight of a step in all sums, before they are divided by that of the last."""
         return step * (step + 1)

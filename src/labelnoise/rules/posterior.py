@@ -72,10 +72,10 @@ class Posterior(nn.Module):
         """Add the votes of a mini-batch; of all processes, where several train together."""
         largest, predicted = probs.max(dim=1)
         sure = largest >= verdict.notes["thresholds"][predicted]
-        rows = dist.gathered(torch.stack([predicted, labels, sure.long()], dim=1))
-        places = rows[:, 0] * self.num_classes + rows[:, 1]
-        self.votes.view(-1).index_add_(0, places, rows[:, 2].to(self.votes.dtype))
-        self.seen += len(rows)
+        new = torch.zeros_like(self.votes)
+        new.index_put_((predicted, labels), sure.to(new.dtype), accumulate=True)
+        self.votes += dist.summed(new)
+        self.seen += dist.summed(torch.full_like(self.seen, len(labels)))
         over = self.seen >= self.samples
         self.before.copy_(torch.where(over, self.votes, self.before))
         self.votes.mul_(~over)
