@@ -5,7 +5,7 @@
 MNIST (48,000 samples), the MLP, batch 128, Adam, one thread, preset `paper`, symmetric noise 0.5.
 Each round times one epoch of each: the matrix products that a step cannot do without, a plain
 PyTorch loop with cross-entropy, and our loop with cross-entropy and with BARE under each of its
-thresholds. The rounds alternate, so that a busy machine slows all of them alike; ratios are medians
+rules. The rounds alternate, so that a busy machine slows all of them alike; ratios are medians
 over the rounds of the ratio within a round.
 """
 
@@ -35,6 +35,7 @@ from labelnoise.nets.mlp import mlp
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.record.tally import Tally
+from labelnoise.rules import RULES
 
 BATCH = 128
 GOAL = 1.10  # BARE over cross-entropy; the paper's own ratio is 1.35
@@ -119,7 +120,7 @@ def main() -> None:
         "plain PyTorch loop, cross-entropy": plain_epochs(train),
         "cce": our_epochs(CCE(), train, truth),
     }
-    for threshold in ("batch", "class", "midpoint"):
+    for threshold in RULES:
         contenders[f"bare {threshold}"] = our_epochs(BARE(threshold=threshold), train, truth)
     seconds = measured(contenders, options.rounds)
     ratios = {
@@ -132,8 +133,9 @@ def main() -> None:
     print(f"{'seconds an epoch, median of ' + str(options.rounds):36} {'':>7} {'over cce':>9}")
     for name, values in seconds.items():
         print(f"{name:36} {statistics.median(values):7.3f} {ratios[name]:9.2f}")
-    verdict = "met" if ratios["bare batch"] <= GOAL else "NOT met"
-    print(f"goal, bare batch over cce at most {GOAL}: {verdict} (the paper's ratio is 1.35)")
+    for name in ("bare batch", "bare evidence"):
+        verdict = "met" if ratios[name] <= GOAL else "NOT met"
+        print(f"goal, {name} over cce at most {GOAL}: {verdict} (the paper's ratio is 1.35)")
 
 
 if __name__ == "__main__":

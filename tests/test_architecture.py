@@ -20,7 +20,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LEAVES = {"errors", "seeds", "losses", "ramp", "mixture", "dist", "batch"}
 """Modules that stand on nothing but each other."""
 
-TRAINING = LEAVES | {"problem", "learner", "method"}
+TRAINING = LEAVES | {"problem", "learner", "method", "rules"}
 EVERYTHING_BELOW = TRAINING | {"methods", "noise", "data", "nets", "metrics", "record", "engine"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "problem": {"batch", "errors"},
     "learner": {"batch", "problem", "errors", "dist"},
     "method": {"batch", "problem", "learner", "losses", "errors", "dist"},
+    "rules": {"errors", "dist"},
     "methods": TRAINING,
     "nets": {"errors"},
     "metrics": {"errors", "dist"},

@@ -70,9 +70,9 @@ def test_run_folder_has_the_rows(here: Path, capsys: pytest.CaptureFixture[str])
     assert {
         "train_loss", "test_accuracy", "test_accuracy_balanced", "validation_loss",
         "validation_accuracy", "label_precision", "label_recall", "selected_fraction",
-        "thresholds", "empty_selections", "train_seconds", "evaluation_seconds",
+        "estimated_noise_rate", "empty_selections", "train_seconds", "evaluation_seconds",
     } <= set(rows[0])  # fmt: skip
-    assert set(rows[0]["thresholds"]) == {"mean", "min", "max"}
+    assert 0 <= rows[0]["estimated_noise_rate"] <= 1
     assert (run / "done").exists()
     samples = np.load(run / "samples.npz")
     assert len(samples["row"]) == json.loads((run / "header.json").read_text())["rows"]["train"]
@@ -86,7 +86,7 @@ def test_table_shows_percent_and_is_not_cut_off_when_piped(labelnoise: Labelnois
     for heading in ("accuracy", "balanced", "precision", "recall", "selected", "seconds"):
         assert heading in done.stdout
     assert "…" not in done.stdout
-    assert re.search(r"^ bare midpoint( +\d+\.\d\d){7} +\d+\.\d $", done.stdout, re.MULTILINE)
+    assert re.search(r"^ bare( +\d+\.\d\d){7} +\d+\.\d $", done.stdout, re.MULTILINE)
 
 
 def test_a_finished_run_is_shown_again_without_training(
@@ -129,9 +129,10 @@ def test_same_noise_and_seed_give_every_method_the_same_given_labels(
 def test_trace_epochs_keep_thresholds_of_every_batch(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*QUICK, "--trace-epochs", "2", "--json"]) == 0
+    assert main([*QUICK, "--set", "threshold=midpoint", "--trace-epochs", "2", "--json"]) == 0
     run = Path(json.loads(capsys.readouterr().out)["run"])
     first, second = (json.loads(line) for line in (run / "epochs.jsonl").read_text().splitlines())
+    assert set(first["thresholds"]) == {"mean", "min", "max"}
     assert "thresholds_by_batch" not in first
     header = json.loads((run / "header.json").read_text())
     batches = -(-header["rows"]["train"] // 128)
@@ -154,6 +155,7 @@ def test_trace_epochs_keep_thresholds_of_every_batch(
         (["train", "digits", "--set", "kappa"], "FIELD=VALUE"),
         (["train", "digits", "--set", "kappa=much"], "kappa"),
         (["train", "digits", "--set", "threshold=midpoint", "--set", "kappa=1"], "no kappa"),
+        (["train", "digits", "--set", "kappa=1"], "take threshold 'batch'"),
         (["train", "digits", "--epochs", "0"], "epochs"),
         (["train", "digits", "--batch-size", "none"], "--batch-size"),
         (["train", "digits", "--device", "gpu"], "device"),

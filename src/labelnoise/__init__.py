@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from labelnoise.noise import corrupt as corrupt
     from labelnoise.problem import Problem as Problem
     from labelnoise.record.run import Run as Run
+    from labelnoise.rules.evidence import Evidence as Evidence
 
 _HOME = {
     "BARE": "methods.bare",
     "BARELoss": "adapters.torch_loss",
     "Batch": "batch",
     "CCE": "methods.cce",
+    "Evidence": "rules.evidence",
     "LabelNoiseError": "errors",
     "Learner": "learner",
     "LossMethod": "method",

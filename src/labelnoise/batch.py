@@ -39,7 +39,10 @@ class Step:
         weight: (batch,) how much each sample counted in the update.
         loss: Scalar that was minimised; NaN or infinite if any sample's loss was.
         probs: (batch, classes) probabilities before the update, for the per-sample record.
-        notes: What else is worth keeping: `thresholds` (classes,), `empty` scalar 0 or 1.
+        notes: What else is worth keeping: `thresholds` (classes,), `empty` scalar 0 or 1,
+            `noise_rate` scalar, what the method takes it for.
+        keep: (batch,) boolean, the labels that the method takes for right; by default those of the
+            samples that counted.
     """
 
     index: Tensor
@@ -47,3 +50,4 @@ class Step:
     loss: Tensor
     probs: Tensor | None = None
     notes: Mapping[str, Tensor] = field(default_factory=dict)
+    keep: Tensor | None = None

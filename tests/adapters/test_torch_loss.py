@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from labelnoise import BARE, BARELoss, LabelNoiseError, bare_select
+from labelnoise import BARELoss, LabelNoiseError, bare_select
+from labelnoise.rules.thresholds import ByThreshold
 
 Reduction = Literal["mean", "sum", "none"]
 RULES = ("batch", "class", "midpoint")
@@ -57,7 +58,7 @@ def test_value_and_gradient_are_those_of_cross_entropy_on_the_selected(
 def test_kappa_reaches_the_selection() -> None:
     logits, labels = batch()
     for kappa in (-1.0, 0.0, 0.5, 1.5):
-        criterion = BARELoss(kappa=kappa)
+        criterion = BARELoss(kappa=kappa, threshold="batch")
         criterion(logits, labels)
         expected = bare_select(logits.detach().softmax(dim=1), labels, kappa=kappa)
         assert criterion.selected is not None
@@ -75,7 +76,7 @@ def test_nothing_is_selected_before_the_first_call() -> None:
 
 def test_a_batch_in_which_nothing_passes_counts_whole() -> None:
     logits, labels = batch()
-    criterion = BARELoss(kappa=NOTHING_PASSES)
+    criterion = BARELoss(kappa=NOTHING_PASSES, threshold="batch")
     loss = criterion(logits, labels)
     assert criterion.selected is not None
     assert criterion.selected.all()
@@ -104,7 +105,8 @@ def test_bad_logits_are_an_error_that_names_the_call(bad: float) -> None:
         ({"threshold": "bath"}, "did you mean 'batch'"),
         ({"reduction": "means"}, "did you mean 'mean'"),
         ({"threshold": "midpoint", "kappa": 1.0}, "'midpoint' has no kappa"),
-        ({"kappa": math.nan}, "kappa must be a finite number"),
+        ({"threshold": "batch", "kappa": math.nan}, "kappa must be a finite number"),
+        ({"kappa": 1.0}, "'evidence' has no kappa"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any], says: str) -> None:
@@ -128,13 +130,14 @@ def test_it_copies_pickles_and_saves_before_and_after_a_call() -> None:
         stored = io.BytesIO()
         torch.save(criterion.state_dict(), stored)
         stored.seek(0)
-        BARELoss().load_state_dict(torch.load(stored, weights_only=True))
+        BARELoss(threshold="class").load_state_dict(torch.load(stored, weights_only=True))
         criterion(logits, labels)
 
 
-def test_it_lives_in_a_module_without_adding_to_its_state() -> None:
+def test_a_threshold_lives_in_a_module_without_adding_to_its_state() -> None:
     logits, labels = batch()
-    model = nn.ModuleDict({"layer": nn.Linear(2, 2), "criterion": BARELoss()})
+    criterion = BARELoss(threshold="midpoint")
+    model = nn.ModuleDict({"layer": nn.Linear(2, 2), "criterion": criterion})
     names = set(model.state_dict())
     model["criterion"](logits, labels)
     assert set(model.state_dict()) == names == {"layer.weight", "layer.bias"}
@@ -157,7 +160,7 @@ def test_bfloat16_under_autocast_trains() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     inputs, labels = torch.randn(40, 8), torch.arange(40) % 4
-    criterion = BARELoss()
+    criterion = BARELoss(threshold="batch")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = network(inputs)
         assert logits.dtype == torch.bfloat16
@@ -184,6 +187,93 @@ def test_it_selects_as_the_method_does() -> None:
     logits, labels = batch()
     criterion = BARELoss(threshold="class", kappa=0.5)
     value = criterion(logits, labels).detach()
-    log_probs = logits.detach().log_softmax(dim=1)
-    expected = BARE(threshold="class", kappa=0.5).validation_loss(log_probs, labels)
+    keep = ByThreshold("class", 0.5).judge(logits.detach().softmax(dim=1), labels).keep
+    expected = functional.cross_entropy(logits.detach()[keep], labels[keep])
     assert float(value) == pytest.approx(float(expected), abs=1e-12)
+
+
+# --- evidence: a rule that remembers --------------------------------------------------------------
+
+
+def noisy_batches(count: int, rows: int = 64) -> list[tuple[Tensor, Tensor]]:
+    """Sure and right predictions of four classes; every fourth label is wrong."""
+    chance = torch.Generator().manual_seed(0)
+    found = []
+    for _ in range(count):
+        truth = torch.randint(4, (rows,), generator=chance)
+        logits = 6 * functional.one_hot(truth, 4) + torch.randn(rows, 4, generator=chance)
+        wrong = torch.rand(rows, generator=chance) < 0.25
+        found.append((logits.requires_grad_(), torch.where(wrong, (truth + 1) % 4, truth)))
+    return found
+
+
+def test_by_default_wrong_labels_lose_their_weight() -> None:
+    criterion = BARELoss()
+    for logits, labels in noisy_batches(40):
+        loss = criterion(logits, labels)
+    right = logits.argmax(dim=1) == labels
+    assert criterion.weight is not None
+    assert criterion.score is not None
+    assert criterion.weight[right].mean() > 0.98
+    assert criterion.weight[~right].mean() < 0.02
+    assert criterion.selected is not None
+    assert criterion.selected.equal(criterion.score >= 0.5)
+    alone = functional.cross_entropy(logits, labels, reduction="none")
+    expected = (alone * criterion.weight).sum() / criterion.weight.sum()
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert torch.allclose(gradient(loss, logits), gradient(expected, logits), atol=1e-7)
+
+
+def test_the_first_pass_over_the_samples_counts_all() -> None:
+    batches = noisy_batches(20)
+    criterion = BARELoss(samples=16 * 64)
+    for number, (logits, labels) in enumerate(batches):
+        loss = criterion(logits, labels)
+        whole = functional.cross_entropy(logits, labels)
+        same = float(loss.detach()) == pytest.approx(float(whole.detach()), rel=1e-6)
+        assert same is (number < 16)
+
+
+def test_the_evidence_grows_in_training_only() -> None:
+    first, second, third = noisy_batches(3)
+    criterion, other = BARELoss(), BARELoss()
+    criterion(*first)
+    criterion.eval()
+    criterion(*second)
+    criterion.train()
+    other(*first)
+    assert criterion(*third).equal(other(*third))
+
+
+def test_the_evidence_is_saved_and_goes_on() -> None:
+    batches = noisy_batches(8)
+    criterion = BARELoss()
+    for each in batches[:4]:
+        criterion(*each)
+    stored = io.BytesIO()
+    torch.save(criterion.state_dict(), stored)
+    stored.seek(0)
+    state = torch.load(stored, weights_only=True)
+    fresh = BARELoss()
+    fresh.load_state_dict(state)
+    used = BARELoss()
+    used(*batches[7])
+    used.load_state_dict(state)
+    for each in batches[4:]:
+        expected = criterion(*each)
+        assert fresh(*each).equal(expected)
+        assert used(*each).equal(expected)
+        assert copy.deepcopy(fresh)(*batches[7]).isfinite()
+
+
+def test_another_number_of_classes_is_an_error() -> None:
+    criterion = BARELoss()
+    criterion(*batch(classes=4))
+    with pytest.raises(LabelNoiseError, match="5 classes, but the evidence is about 4"):
+        criterion(*batch(classes=5))
+
+
+def test_posterior_must_know_when_an_epoch_ends() -> None:
+    with pytest.raises(LabelNoiseError, match="pass samples"):
+        BARELoss(threshold="posterior")(*batch())
+    BARELoss(threshold="posterior", samples=100)(*batch())

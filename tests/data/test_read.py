@@ -8,7 +8,8 @@ import pytest
 from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
-UNDERSTOOD = "give a .npz file or one of digits, mnist, fashion-mnist, cifar10"
+NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
+UNDERSTOOD = f"give a .npz file or one of {', '.join(NAMES)}"
 
 
 def message(data: str) -> str:
@@ -18,7 +19,7 @@ def message(data: str) -> str:
 
 
 def test_the_registered_names() -> None:
-    assert list(DATASETS) == ["digits", "mnist", "fashion-mnist", "cifar10"]
+    assert list(DATASETS) == NAMES
     assert list(FORMATS) == [".npz"]
     for name, source in DATASETS.items():
         assert source.name == name

@@ -343,22 +343,22 @@ def test_a_name_says_what_differs_and_no_more(folder: Path) -> None:
     def run(**asked: Any) -> Run:
         return packed(folder, 0.9, **asked)
 
-    assert names([run(), run(method="cce")]) == ["bare midpoint", "cce"]
+    assert names([run(), run(method="cce")]) == ["bare", "cce"]
     assert names([run(), run(preset="paper")]) == [
-        "bare midpoint, preset recommended",
-        "bare, preset paper",
+        "bare, preset recommended",
+        "bare batch, preset paper",
     ]
     assert names([run(), run(changes={"epochs": 7}), run(noise="symmetric:0.2")]) == [
-        "bare midpoint, epochs 50",
-        "bare midpoint, epochs 7",
-        "bare midpoint, epochs 50",
+        "bare, epochs 50",
+        "bare, epochs 7",
+        "bare, epochs 50",
     ]
     assert names([run(), run(net="lenet")]) == [
-        "bare midpoint, net mlp",
-        "bare midpoint, net lenet",
+        "bare, net mlp",
+        "bare, net lenet",
     ]
     assert names([run(), run(method="meta-ren", trusted="validation")]) == [
-        "bare midpoint",
+        "bare",
         "meta-ren, trusted validation",
     ]
 
@@ -403,7 +403,7 @@ def test_json_has_all_and_nothing_that_json_has_not(folder: Path) -> None:
     runs.append(packed(folder, 0.5, noise="pair:0.1", last={"label_recall": None}))
     report = json.loads(json.dumps(compared(runs).as_dict(), allow_nan=False))
     first = report["groups"][0]
-    assert first["name"] == "bare midpoint"
+    assert first["name"] == "bare"
     assert first["accuracies"] == {"0": 0.95, "1": 0.96, "2": 0.94}
     assert first["test_accuracy"] == {
         "mean": pytest.approx(0.95),
@@ -411,7 +411,7 @@ def test_json_has_all_and_nothing_that_json_has_not(folder: Path) -> None:
     }
     assert first["runs"] == [str(run.path) for run in runs[:3]]
     pair = report["pairs"][0]
-    assert pair["first"] == {"name": "bare midpoint", "data": first["data"]}
+    assert pair["first"] == {"name": "bare", "data": first["data"]}
     assert pair["second"]["name"] == "cce"
     assert (pair["seeds"], pair["verdict"]) == ([0, 1, 2], "better")
     assert len(pair["interval"]) == 2
@@ -428,7 +428,7 @@ def test_tables_of_two_groups(folder: Path) -> None:
     )
     assert "94.50 ± 1.29" in text
     line = next(line for line in text.splitlines() if "+1.50" in line)
-    assert words(line) == "bare midpoint cce 4 +1.50 -0.55 to +3.55 0.1027 no clear difference"
+    assert words(line) == "bare cce 4 +1.50 -0.55 to +3.55 0.1027 no clear difference"
     assert "Holm" not in text
     assert "not comparable" not in text
     assert "Wilcoxon" not in text
@@ -450,7 +450,7 @@ def test_tables_by_data_with_adjusted_p_values(folder: Path) -> None:
 def test_tables_of_one_seed_say_so(folder: Path) -> None:
     text = shown(compared(two(folder, [0.95], [0.75])))
     line = next(line for line in text.splitlines() if "+20.00" in line)
-    assert words(line) == "bare midpoint cce 1 +20.00 one seed: no significance"
+    assert words(line) == "bare cce 1 +20.00 one seed: no significance"
 
 
 def test_runs_that_were_trained(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ TRIALS = {  # the names that the issue asks for; five trials unless the paper ha
     "clothing1m": 1,
     "food101n": 1,
 }
+OURS = {"rule-bench": 5, "rule-design": 5}  # not of the paper
 TO_COME = ("clothing1m", "food101n")
 RUNNABLE = tuple(name for name in TRIALS if name not in TO_COME)
 
@@ -137,7 +138,7 @@ def own(text: str, name: str = "own.toml") -> list[Cell]:
 
 def test_every_experiment_of_the_issue_is_there_with_its_trials() -> None:
     found = experiments()
-    assert {name: one.trials for name, one in found.items()} == TRIALS
+    assert {name: one.trials for name, one in found.items()} == TRIALS | OURS
     for name, one in found.items():
         assert one.title, name
         assert one.explains, name
@@ -149,7 +150,7 @@ def test_every_experiment_of_the_issue_is_there_with_its_trials() -> None:
 def test_list_experiments_names_and_explains_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "experiments"]) == 0
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert {name: bool(explains) for name, explains in lines} == dict.fromkeys(TRIALS, True)
+    assert {name: bool(explains) for name, explains in lines} == dict.fromkeys(TRIALS | OURS, True)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +326,24 @@ def test_experiments_to_come_say_what_is_missing(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_bench_of_rules_has_every_kind_of_problem_in_pairs() -> None:
+    halves = [experiment_named(name).axes["problem"] for name in ("rule-design", "rule-bench")]
+    told = [[each for each in half if isinstance(each, dict)] for half in halves]
+    assert len({str(problem["name"]) for half in told for problem in half}) == 32
+    for half in told:
+        assert len(half) == 16
+        noises = {str(problem["noise"]).split(":")[0] for problem in half}
+        assert {"none", "symmetric", "instance"} < noises
+        assert noises & {"pair", "class-conditional"}
+        rates = {str(problem["noise"]) for problem in half}
+        assert {"symmetric:0.2", "symmetric:0.4", "symmetric:0.7", "symmetric:0.05"} <= rates
+        data = " ".join(str(problem["dataset"]) for problem in half)
+        for kind in ("/rest", "hundred", "imbalance=10", "imbalance=50", "rare", "cifar10"):
+            assert kind in data
+    sizes = {problem.get("batch_size", 128) for half in told for problem in half}
+    assert sizes == {32, 64, 128, 256, 512}
+
+
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_the_others_lack_nothing(name: str) -> None:
     assert missing(cells(experiment_named(name))) == []
@@ -339,7 +358,7 @@ def test_files_lie_in_the_package_that_the_wheel_is_made_of() -> None:
     target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert target == {"targets": {"wheel": {"packages": ["src/labelnoise"]}}}  # nothing left out
     files = {path.name for path in (ROOT / "src/labelnoise/experiments").glob("*.toml")}
-    assert files == {f"{name}.toml" for name in TRIALS} | {"published.toml"}
+    assert files == {f"{name}.toml" for name in TRIALS | OURS} | {"published.toml"}
 
 
 # --- what one's own file can say ------------------------------------------------------------------
@@ -594,3 +613,14 @@ def test_an_experiment_by_name_or_by_file(tmp_path: Path) -> None:
         experiment_named("mnist-acuracy")
     with pytest.raises(LabelNoiseError, match=r"no such file: nothing\.toml"):
         experiment_named("nothing.toml")
+
+
+def test_a_value_may_have_a_name_that_is_no_setting() -> None:
+    text = OWN.replace(
+        'method = ["cce", "bare", "coteaching"]',
+        'method = [{ name = "ours", method = "bare", kappa = 0.5 }, "cce"]',
+    )
+    found = own(text)
+    assert [cell.place["method"] for cell in found[::2]] == ["ours", "cce"]
+    assert "name" not in found[0].settings
+    assert found[0].ask().changes == {"kappa": 0.5}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from labelnoise.experiment.figure import draw_curves
 from labelnoise.experiment.run import train
-from labelnoise.experiment.table import label, percent, runs_table
+from labelnoise.experiment.table import changed_settings, label, percent, runs_table
 from labelnoise.record.run import Run
 
 
@@ -48,7 +49,20 @@ def test_every_number_is_percent_with_two_decimals(runs: list[Run]) -> None:
 
 def test_label_names_settings_that_are_not_default(runs: list[Run]) -> None:
     assert label(runs[2]) == "cce"
-    assert label(runs[0]) == "bare midpoint"
+    assert label(runs[0]) == "bare"
+
+
+def test_a_label_leaves_out_what_follows_from_other_settings() -> None:
+    spec: dict[str, Any] = {
+        "method": "bare",
+        "settings": {"threshold": "batch", "kappa": 1.0, "empty": "all"},
+    }
+    assert changed_settings(spec) == {"threshold": "batch"}
+    spec["settings"] = {"threshold": "batch", "kappa": 0.5, "empty": "all"}
+    assert changed_settings(spec) == {"threshold": "batch", "kappa": 0.5}
+    spec["settings"] = {"threshold": "evidence", "kappa": None, "unheard": 3}
+    assert changed_settings(spec) == {"unheard": 3}
+    assert changed_settings({"method": "unheard", "settings": {"lr": 1}}) == {"lr": 1}
 
 
 def test_curves_of_one_epoch_and_of_unknown_precision_can_be_drawn(

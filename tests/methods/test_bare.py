@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelnoise import BARE, CCE, Batch, LabelNoiseError, Learner, bare_select
+from labelnoise import BARE, CCE, Batch, LabelNoiseError, Learner, Problem, bare_select
 from labelnoise.learner import Recipe
-from labelnoise.methods.bare import SMALL, select, thresholds
+from labelnoise.rules.thresholds import SMALL, select, thresholds
 
 from .small import largest_difference, weights
 
@@ -139,8 +139,7 @@ def test_worked_example_of_a_step() -> None:
     network = nn.Linear(4, 3, bias=False, dtype=torch.float64)
     with torch.no_grad():  # sample i is unit vector i, so that its logits are column i
         network.weight.copy_(WORKED.log().T)
-    method = BARE()
-    method.learner = Learner(network, Recipe(optimiser="sgd", lr=1.0, schedule="constant"))
+    method = with_learner(BARE(threshold="batch"), network, lr=1.0)
     inputs = torch.eye(4, dtype=torch.float64)
     step = method.step(Batch((inputs,), WORKED_LABELS, torch.arange(4), time=0.0))
     assert step.weight.tolist() == [1, 1, 0, 0]
@@ -415,7 +414,7 @@ def test_kappa_with_midpoint_is_an_error(use: Callable[..., object], kappa: floa
 @pytest.mark.parametrize("kappa", [math.nan, math.inf, -math.inf])
 def test_kappa_must_be_finite(use: Callable[..., object], kappa: float) -> None:
     with pytest.raises(LabelNoiseError, match="kappa must be a finite number"):
-        use(kappa=kappa)
+        use(threshold="batch", kappa=kappa)
 
 
 def test_an_unknown_value_of_empty_suggests_the_nearest() -> None:
@@ -575,7 +574,14 @@ def toy_batch(rows: int = 24, seed: int = 0) -> Batch:
 
 
 def with_learner(method: Any, module: nn.Module, optimiser: str = "sgd", lr: float = 0.1) -> Any:
-    method.learner = Learner(module, Recipe(optimiser=optimiser, lr=lr, schedule="constant"))
+    recipe = Recipe(optimiser=optimiser, lr=lr, schedule="constant")
+    problem = Problem(
+        labels=torch.zeros(24, dtype=torch.long),
+        num_classes=4,
+        new_learner=lambda: Learner(module, recipe),
+        generator=torch.Generator(),
+    )
+    method.setup(problem)
     return method
 
 
@@ -613,7 +619,9 @@ NOTHING_PASSES = 5.0  # of 24 samples none can lie further than 23 / sqrt(24) = 
 def test_empty_all_trains_on_the_whole_batch() -> None:
     module, batch = network(), toy_batch()
     plain = copy.deepcopy(module)
-    step = with_learner(BARE(kappa=NOTHING_PASSES, empty="all"), module).step(batch)
+    step = with_learner(BARE(threshold="batch", kappa=NOTHING_PASSES, empty="all"), module).step(
+        batch
+    )
     with_learner(CCE(), plain).step(batch)
     assert bool(step.notes["empty"])
     assert step.weight.tolist() == [1.0] * 24
@@ -623,11 +631,11 @@ def test_empty_all_trains_on_the_whole_batch() -> None:
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
 def test_empty_skip_leaves_every_weight_to_the_bit(optimiser: str) -> None:
     module = network()
-    method = with_learner(BARE(empty="skip"), module, optimiser, lr=0.01)
+    method = with_learner(BARE(threshold="batch", empty="skip"), module, optimiser, lr=0.01)
     for seed in range(3):  # gives the optimiser its momentum
         assert not bool(method.step(toy_batch(seed=seed)).notes["empty"])
     before, momentum = weights(module), copy.deepcopy(method.learner.state_dict())
-    method.kappa = NOTHING_PASSES
+    method.rule.kappa = NOTHING_PASSES
     step = method.step(toy_batch(seed=3))
     assert bool(step.notes["empty"])
     assert step.weight.tolist() == [0.0] * 24
@@ -649,7 +657,7 @@ def test_a_batch_of_one_is_empty_under_the_batch_rule_alone() -> None:
 def test_the_step_reports_what_it_did_without_a_graph() -> None:
     module, batch = network(), toy_batch()
     before = module(batch.inputs).detach().softmax(dim=1)
-    step = with_learner(BARE(), module).step(batch)
+    step = with_learner(BARE(threshold="batch"), module).step(batch)
     assert step.probs is not None
     assert torch.allclose(step.probs, before, atol=1e-12)
     expected = slow_thresholds(before, batch.labels, "batch", 1.0)
@@ -670,7 +678,7 @@ def test_kappa_minus_1_on_a_confident_ten_class_net_is_cross_entropy() -> None:
         module.weight.copy_(12 * torch.eye(classes))
     plain = copy.deepcopy(module)
     batch = Batch((confident(predicted, classes),), labels, torch.arange(rows), time=0.0)
-    step = with_learner(BARE(kappa=-1.0), module).step(batch)
+    step = with_learner(BARE(threshold="batch", kappa=-1.0), module).step(batch)
     with_learner(CCE(), plain).step(batch)
     assert step.notes["thresholds"].tolist() == pytest.approx([-0.2] * classes, abs=2e-3)
     assert step.weight.tolist() == [1.0] * rows
@@ -687,7 +695,7 @@ def test_half_precision_averages_over_the_right_number_of_samples(dtype: torch.d
     module = module.to(dtype)
     inputs = torch.eye(2, dtype=dtype)[balanced(rows, 2)]
     batch = Batch((inputs,), balanced(rows, 2), torch.arange(rows), time=0.0)
-    step = with_learner(BARE(), module).step(batch)
+    step = with_learner(BARE(threshold="batch"), module).step(batch)
     assert step.weight.tolist() == [1.0] * rows
     assert float(step.loss) == pytest.approx(math.log(2), rel=2**-8)
     assert float(gradients(module)[0][0, 0]) == pytest.approx(-0.25, rel=2**-6)
@@ -698,12 +706,13 @@ def test_the_validation_loss_is_that_of_the_samples_that_pass(threshold: str) ->
     probs, labels = random_batch(50, 4, seed=7)
     keep = bare_select(probs, labels, threshold=threshold)
     assert 0 < int(keep.sum()) < 50
-    loss = BARE(threshold=threshold).validation_loss(probs.log(), labels)
+    loss = with_learner(BARE(threshold=threshold), network()).validation_loss(probs.log(), labels)
     expected = functional.nll_loss(probs.log()[keep], labels[keep])
     assert float(loss) == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_the_validation_loss_counts_all_where_none_passes() -> None:
     probs, labels = random_batch(24, 4, seed=8)
-    loss = BARE(kappa=NOTHING_PASSES).validation_loss(probs.log(), labels)
+    method = with_learner(BARE(threshold="batch", kappa=NOTHING_PASSES), network())
+    loss = method.validation_loss(probs.log(), labels)
     assert float(loss) == pytest.approx(float(functional.nll_loss(probs.log(), labels)), rel=1e-12)

@@ -2,47 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.losses import cross_entropy, weighted_mean
-from labelnoise.methods.bare import BARE, check_batch, select, thresholds
+from labelnoise.methods.bare import check_batch
+from labelnoise.rules import DEFAULT, check_rule, new_rule
+from labelnoise.rules.verdict import Rule, or_all
 
 REDUCTIONS = ("mean", "sum", "none")
+VOTES = "rule.votes"
 
 
 class BARELoss(nn.Module):
-    """Cross-entropy on the samples that BARE selects; a drop-in for `nn.CrossEntropyLoss`.
+    """Cross-entropy on the labels that BARE trusts; a drop-in for `nn.CrossEntropyLoss`.
 
-    The gradient is that of cross-entropy on the selected samples alone. A batch in which nothing is
-    selected counts whole, as in the authors' released code.
+    The gradient is that of cross-entropy with a weight for every sample: 0 or 1 by a threshold,
+    anything between while `"evidence"` cannot tell yet. Where all weights of a batch are 0 it
+    counts whole, as in the authors' released code.
+
+    The evidence is part of `state_dict`; it grows in training mode only. Where several processes
+    train together, all of them add to it.
 
     Args:
-        kappa: How many deviations above the mean a sample must be; 1 by default.
-        threshold: `"batch"`, `"class"` or `"midpoint"` (which has no kappa).
-        reduction: `"mean"` over the selected samples, their `"sum"`, or `"none"` for one value a
-            sample, 0 for those left out.
+        kappa: How many deviations above the mean a sample must be, for `"batch"` and `"class"`; 1
+            by default.
+        threshold: `"evidence"`, or the published `"batch"`, `"class"`, or `"midpoint"`.
+        reduction: The weighted `"mean"`, the weighted `"sum"`, or `"none"` for one value a sample,
+            times its weight.
+        samples: How many samples the training set has; `"evidence"` then counts all of them in the
+            first pass, as `BARE` does. Without, it judges from the second batch on.
 
     Attributes:
-        selected: (batch,) boolean, which samples of the last batch took part.
+        selected: (batch,) boolean, the labels of the last batch that were taken for right.
+        score: (batch,) what they were judged by; with `"evidence"` the probability that each label
+            is right.
+        weight: (batch,) how much each sample of it counted.
     """
 
     def __init__(
         self,
         kappa: float | None = None,
-        threshold: str = "batch",
+        threshold: str = DEFAULT,
         reduction: Literal["mean", "sum", "none"] = "mean",
+        samples: int = 0,
     ) -> None:
         super().__init__()
         if reduction not in REDUCTIONS:
             raise unknown("reduction", reduction, REDUCTIONS)
-        BARE(threshold=threshold, kappa=kappa)  # refuses what does not exist
+        check_rule(threshold, kappa)
         self.kappa = kappa
         self.threshold = threshold
         self.reduction = reduction
+        self.samples = samples
+        self.rule: Rule | None = None
         self.selected: Tensor | None = None
+        self.score: Tensor | None = None
+        self.weight: Tensor | None = None
         self._calls = 0
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -53,17 +72,39 @@ class BARELoss(nn.Module):
         except LabelNoiseError as error:
             raise LabelNoiseError(f"BARELoss, call {self._calls}: {error}") from None
         labels = labels.long()
+        rule = self._begin(logits.shape[1], logits.device)
         log_probs = logits.log_softmax(dim=1)
         probs = log_probs.detach().exp()
-        bars = thresholds(probs, labels, kappa=self.kappa, threshold=self.threshold)
-        keep = select(probs, labels, bars)
-        self.selected = keep | ~keep.any()
-        losses, weight = cross_entropy(log_probs, labels), self.selected.to(logits.dtype)
+        verdict = rule.judge(probs, labels)
+        if self.training:
+            rule.remember(probs, labels, verdict)
+        self.score, self.weight = verdict.score, or_all(verdict.weight)
+        self.selected = or_all(verdict.keep)
+        losses = cross_entropy(log_probs, labels)
         if self.reduction == "mean":
-            return weighted_mean(losses, weight)
-        losses = losses * weight
+            return weighted_mean(losses, self.weight)
+        losses = losses * self.weight.to(losses.dtype)
         return losses.sum() if self.reduction == "sum" else losses
 
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"kappa={self.kappa}, threshold={self.threshold!r}, reduction={self.reduction!r}"
+
+    def _begin(self, classes: int, device: torch.device | str) -> Rule:
+        """The rule, made as soon as the number of classes is known."""
+        if self.rule is None:
+            self.rule = new_rule(
+                self.threshold,
+                self.kappa,
+                num_classes=classes,
+                samples=self.samples,
+                device=device,
+            )
+        return self.rule
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """The evidence of a checkpoint tells how many classes there are."""
+        votes = state.get(f"{prefix}{VOTES}")
+        if votes is not None:
+            self._begin(len(votes), votes.device)
+        super()._load_from_state_dict(state, prefix, *rest)

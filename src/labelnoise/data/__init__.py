@@ -10,11 +10,13 @@ from pathlib import Path
 
 from labelnoise.data.cifar10 import read_cifar10
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.npz import read_npz
 from labelnoise.data.split import Split, paper_split, stratified_split
+from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
 from labelnoise.errors import LabelNoiseError, unknown
 
 __all__ = [
@@ -52,6 +54,9 @@ DATASETS: dict[str, Source] = {
         Source("mnist", "70,000 handwritten digits, 28x28 grey", partial(read_idx, MNIST)),
         Source("fashion-mnist", "70,000 clothes, 28x28 grey", partial(read_idx, FASHION_MNIST)),
         Source("cifar10", "60,000 photographs of ten kinds, 32x32 colour", read_cifar10),
+        Source("breast-cancer", "569 tumours, 30 measurements; comes along", read_breast_cancer),
+        Source("hundred", "100 classes, 70,000 points of 20 numbers; drawn", read_hundred),
+        Source("rare", "70,000 points of 20 numbers, one in ten positive; drawn", read_rare),
     )
 }
 
@@ -61,19 +66,28 @@ FORMATS: dict[str, Callable[[Path], Dataset]] = {".npz": read_npz}
 
 def name_of(data: str) -> str:
     """What a data set is called that is read from `data`."""
-    return data if data in DATASETS else str(Path(os.path.expanduser(data)))
+    if data in DATASETS:
+        return data
+    base, change = _derived(data)
+    if change:
+        return f"{name_of(base)}:{parse_change(change).text}"
+    return str(Path(os.path.expanduser(data)))
 
 
 def read(data: str, data_dir: Path | None = None) -> Dataset:
     """Read a data set.
 
     Args:
-        data: The name of a known data set, or the path of a file.
+        data: The name of a known data set, or the path of a file; what is to be changed of it may
+            follow (`mnist:rows=1000`).
         data_dir: Where the known ones lie or are downloaded to; by default the environment
             variable LABELNOISE_DATA, else the user's cache.
     """
     if data in DATASETS:
         return DATASETS[data].read(data_dir)
+    base, change = _derived(data)
+    if change:
+        return derive(read(base, data_dir), parse_change(change), name_of(data))
     path = Path(name_of(data))
     if path.suffix.lower() in FORMATS and path.is_file():
         return FORMATS[path.suffix.lower()](path)
@@ -83,3 +97,11 @@ def read(data: str, data_dir: Path | None = None) -> Dataset:
             f"{data}: {problem}; give a {' or '.join(FORMATS)} file or one of {', '.join(DATASETS)}"
         )
     raise unknown("data set", data, DATASETS)
+
+
+def _derived(data: str) -> tuple[str, str]:
+    """What is read, and what is changed of it; a file's name may have a colon, too."""
+    base, _, change = data.rpartition(":")
+    if not base or "=" not in change or Path(os.path.expanduser(data)).exists():
+        return data, ""
+    return base, change

@@ -1,10 +1,7 @@
-"""The noise rate without any verified label, from what a short BARE run predicts.
+"""The noise rate without any verified label: what a short run of BARE finds.
 
-BARE's network learns from the labels that it finds likely, so after a few epochs its sure
-predictions are nearly always right, also on the samples whose label it left out. Among the samples
-that it surely takes for class j, the given labels are then distributed as transition[j]; the
-fraction that differs from j, averaged over the classes, is the rate. Unsure predictions would count
-the network's own mistakes as wrong labels; that is why they have no say.
+Its rule, "evidence", estimates for every label how likely it is right; what is missing to 1, on
+average over the labels, is the rate (`Evidence.noise_rate`).
 
 The short run is a run like any other: it shows its progress, goes on where it was stopped, and its
 folder lies beside that of the run that asked for it.
@@ -15,10 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from labelnoise.experiment.spec import Spec, expand
+from labelnoise.record.run import Run
 
 ESTIMATOR = "bare"
 EPOCHS = 10
@@ -48,20 +43,7 @@ def estimator(spec: Spec, rows: int) -> Spec:
     return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
 
 
-def rate_by_sure_predictions(probs: Tensor, labels: Tensor) -> float:
-    """The fraction of wrong labels, from the samples whose prediction is surer than average.
-
-    Args:
-        probs: (rows, classes) predicted probabilities.
-        labels: (rows,) given labels.
-    """
-    sureness, predicted = probs.double().max(dim=1)
-    count = torch.bincount(predicted, minlength=probs.shape[1]).double()
-    mean = torch.bincount(predicted, sureness, minlength=probs.shape[1]) / count
-    sure = sureness >= mean[predicted] * (1 - 1e-9)  # the mean of equal numbers may exceed them
-    wrong = (predicted != labels).double()
-    votes = torch.bincount(predicted[sure], minlength=probs.shape[1])
-    against = torch.bincount(predicted[sure], wrong[sure], minlength=probs.shape[1])
-    rates = against / votes
-    present = votes > 0
-    return float((rates[present] * count[present]).sum() / count[present].sum())
+def estimated_rate(run: Run) -> float:
+    """The fraction of wrong labels that such a run has found."""
+    rate: float = run.rows[-1]["estimated_noise_rate"]
+    return rate

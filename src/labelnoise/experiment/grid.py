@@ -2,7 +2,8 @@
 
 An experiment is a TOML file: `[base]` holds for all runs, `[axes]` multiply, every `[[patch]]`
 adjusts the runs that it matches, `[table]` or `[figure]` says what to show. The value of an axis is
-either one value, given to the setting of the axis's name, or a table of several settings.
+either one value, given to the setting of the axis's name, or a table of several settings, whose
+`name` is what tables and legends call it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ DIRECT = {
 
 METRICS = {  # what a table can show, and what it is called there
     "test_accuracy": "test accuracy, last epoch, %",
+    "test_accuracy_balanced": "balanced test accuracy, last epoch, %",
+    "label_precision": "label precision, last epoch, %",
+    "label_recall": "label recall, last epoch, %",
     "test_accuracy_last10": "test accuracy, mean of the last ten epochs, %",
     "train_seconds": "training time",
 }
 CURVES = ("test_accuracy", "label_precision", "label_recall", "selected_fraction")
+NAME = "name"  # in the value of an axis: no setting
 TIME, TRACED = "train_seconds", "thresholds_by_batch"
 
 
@@ -63,6 +68,7 @@ class Table(Strict):
 
     block: str
     line: str
+    column: str = ""  # beside each other, with mean ranks; a line is one entry without
     metrics: list[str] = ["test_accuracy"]
     over: dict[str, Value] = {}  # show ratios to the line with these settings
     any_epochs: bool = False  # fewer epochs than the paper's do not matter
@@ -197,7 +203,7 @@ def _check(experiment: Experiment) -> None:
 
 
 def _check_table(table: Table, places: list[dict[str, Value]]) -> None:
-    _check_places((table.block, table.line), places, "metric")
+    _check_places(filter(None, (table.block, table.line, table.column)), places, "metric")
     _check_places(table.over, places)
     for metric in table.metrics:
         if metric not in METRICS:
@@ -303,9 +309,11 @@ def _product(experiment: Experiment) -> Iterator[Cell]:
         settings = dict(experiment.base)
         place = {}
         for axis, value in zip(experiment.axes, values, strict=True):
-            several = value if isinstance(value, dict) else {axis: value}
+            several = dict(value) if isinstance(value, dict) else {axis: value}
+            name = several.pop(NAME, None)
             settings |= several
-            place[axis] = ", ".join(in_words(key, part) for key, part in several.items())
+            words = (in_words(key, part) for key, part in several.items())
+            place[axis] = ", ".join(words) if name is None else str(name)
         yield Cell(place, settings)
 
 

@@ -33,6 +33,7 @@ class Line:
         paper_std: Its deviation over trials.
         word: reproduced, better, worse, not comparable, or empty where there is nothing yet.
         why: What makes it incomparable.
+        column: Which column it stands in, where a table has one for every method.
     """
 
     block: str
@@ -43,6 +44,7 @@ class Line:
     paper_std: float | None = None
     word: str = ""
     why: str = ""
+    column: str = ""
 
     @property
     def mean(self) -> float | None:
@@ -107,14 +109,16 @@ def _line(
     place = {**result.cell.settings, **result.cell.place, "metric": METRICS[metric]}
     spec = _spec_of(result)
     number = published().find(tables, spec, PUBLISHED_AS.get(metric, metric))
-    line = Line(str(place[table.block]), str(place[table.line]))
+    column = str(place[table.column]) if table.column else ""
+    line = Line(str(place[table.block]), str(place[table.line]), column=column)
     if number is not None:
         line = replace(line, paper=number.mean, paper_std=number.std)
     base = _base(result, results, table.over) if table.over else result
     if table.over:
         line = _ratios(line, tables, result, base, metric)
     else:
-        line = replace(line, ours=tuple(100 * run.summary()[metric] for run in result.runs))
+        values = [run.summary()[metric] for run in result.runs]
+        line = replace(line, ours=tuple(100 * value for value in values if value is not None))
     if not line.ours:
         return line
     line = replace(line, epochs=spec.training.epochs)

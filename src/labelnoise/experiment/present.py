@@ -9,6 +9,7 @@ from rich.table import Table
 
 from labelnoise.experiment.figure import draw_figure
 from labelnoise.experiment.grid import Experiment
+from labelnoise.experiment.matrix import matrix_latex, matrix_markdown, matrix_tables
 from labelnoise.experiment.outcome import Line, Result, lines
 from labelnoise.experiment.table import as_csv, as_latex, as_markdown, experiment_tables, runs_table
 from labelnoise.record.disk import write_atomically
@@ -24,7 +25,8 @@ def lines_of(experiment: Experiment, results: Sequence[Result]) -> list[Line]:
 def tables_of(experiment: Experiment, results: Sequence[Result]) -> list[Table]:
     """Tables for a terminal; a figure shows the last numbers of its runs."""
     if experiment.table is not None:
-        return experiment_tables(experiment.title, lines_of(experiment, results))
+        show = matrix_tables if experiment.table.column else experiment_tables
+        return show(experiment.title, lines_of(experiment, results))
     runs = [run for result in results for run in result.runs]
     return [runs_table(runs)] if runs else []
 
@@ -32,11 +34,12 @@ def tables_of(experiment: Experiment, results: Sequence[Result]) -> list[Table]:
 def present(experiment: Experiment, results: Sequence[Result], stem: Path) -> list[Path]:
     """Write the table or figure beside `stem`: the files."""
     if experiment.table is not None:
-        made = lines_of(experiment, results)
+        made, beside = lines_of(experiment, results), bool(experiment.table.column)
+        markdown, latex = (matrix_markdown, matrix_latex) if beside else (as_markdown, as_latex)
         texts = {
-            ".md": as_markdown(experiment.title, made),
+            ".md": markdown(experiment.title, made),
             ".csv": as_csv(made),
-            ".tex": as_latex(experiment.title, made),
+            ".tex": latex(experiment.title, made),
         }
         return [_write(stem.with_name(stem.name + suffix), text) for suffix, text in texts.items()]
     if experiment.figure is None or not any(result.runs for result in results):

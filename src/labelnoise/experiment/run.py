@@ -19,11 +19,10 @@ from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.estimate import estimator, rate_by_sure_predictions
+from labelnoise.experiment.estimate import estimated_rate, estimator
 from labelnoise.experiment.header import header_of, samples_of
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import Parts, digest, divide
-from labelnoise.experiment.predict import Predictor
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
 from labelnoise.noise import parse
@@ -220,7 +219,7 @@ def _noise_rate(spec: Spec, place: Workplace) -> float | None:
     # Runs that need the same estimate at the same time wait for the first of them.
     folder = place.out / short.identity()
     found = Run(folder) if finished(folder) else _train(short, place, patience=-1)
-    return rate_by_sure_predictions(Predictor(found).probs(part.inputs), part.given)
+    return estimated_rate(found)
 
 
 def _device(name: str) -> torch.device:

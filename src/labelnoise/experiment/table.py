@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
 from typing import Any
 
 from rich import box
@@ -84,16 +84,23 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def changed_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a recorded method that are not its defaults."""
-    try:
-        defaults = asdict(method_named(spec["method"])())  # type: ignore[call-overload]
-    except LabelNoiseError:  # recorded by a version that has other methods
-        defaults = {}
+    """The settings of a recorded method that are not what it would take by itself."""
+    settings = spec["settings"]
     return {
         name: value
-        for name, value in spec["settings"].items()
-        if value is not None and value != defaults.get(name)
+        for name, value in settings.items()
+        if value is not None and value != _by_default(spec["method"], settings, name)
     }
+
+
+def _by_default(method: str, settings: Mapping[str, Any], name: str) -> Any:
+    """What a setting is beside the others, as the kappa of a threshold; else the method's own."""
+    others = {key: value for key, value in settings.items() if key != name}
+    for known in (others, {}):
+        # A version that has other methods or settings may have recorded it.
+        with suppress(LabelNoiseError, TypeError, AttributeError):
+            return getattr(method_named(method)(**known), name)
+    return None
 
 
 def named(method: str, settings: Mapping[str, Any]) -> str:
@@ -147,8 +154,8 @@ def _unbarred(text: str) -> str:
 def as_csv(lines: Sequence[Line]) -> str:
     """One line an entry, numbers unrounded."""
     text = io.StringIO()
-    keys = ("block", "line", "mean", "std", "trials", "epochs", "paper", "paper_std", "difference",
-            "word", "why")  # fmt: skip
+    keys = ("block", "line", "column", "mean", "std", "trials", "epochs", "paper", "paper_std",
+            "difference", "word", "why")  # fmt: skip
     writer = csv.DictWriter(text, keys, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(line.as_dict() for line in lines)
@@ -161,7 +168,7 @@ def as_latex(title: str, lines: Sequence[Line]) -> str:
     for block, entries in _blocks(lines).items():
         rows = [(block, *headings)]
         rows += [(entry.line, *_texts(entry)[: len(headings)]) for entry in entries]
-        heading, *body = [" & ".join(map(_escaped, row)) + r" \\" for row in rows]
+        heading, *body = [" & ".join(map(escaped, row)) + r" \\" for row in rows]
         columns = "".join("l" if heading == "" else "r" for heading in headings)
         text += [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", heading, r"\midrule"]
         text += [*body, r"\bottomrule", r"\end{tabular}"]
@@ -207,5 +214,6 @@ LATEX: dict[str, str | int | None] = {
 }
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for LaTeX."""
     return text.translate(str.maketrans(LATEX))

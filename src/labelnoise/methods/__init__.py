@@ -9,6 +9,7 @@ from labelnoise.methods.cce import CCE
 from labelnoise.methods.coteaching import CoTeaching
 from labelnoise.methods.coteaching_plus import CoTeachingPlus
 from labelnoise.methods.curriculum_loss import CurriculumLoss
+from labelnoise.methods.gce import GCE
 from labelnoise.methods.meta_net import MetaNet
 from labelnoise.methods.meta_ren import MetaRen
 
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Method]] = {
     "meta-ren": MetaRen,
     "meta-net": MetaNet,
     "curriculum-loss": CurriculumLoss,
+    "gce": GCE,
 }
 
 

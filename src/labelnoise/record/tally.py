@@ -95,6 +95,7 @@ class Tally:
         self._counts: list[Tensor] = []
         self._thresholds: list[Tensor] = []
         self._empty: list[Tensor] = []
+        self._rates: list[Tensor] = []
 
     def _flush(self) -> None:
         """Add up the steps that wait."""
@@ -102,13 +103,14 @@ class Tally:
             return
         steps, self._steps, self._waiting = self._steps, [], 0
         index = torch.cat([step.index for step in steps])
-        selected = torch.cat([step.weight for step in steps]) > 0
+        selected = torch.cat([s.weight > 0 if s.keep is None else s.keep for s in steps])
         self._index.append(index)
         self._selected.append(selected)
         self._losses += [step.loss for step in steps]
         self._counts += [step.weight.sum(dtype=torch.float32) for step in steps]
         self._thresholds += [s.notes["thresholds"] for s in steps if "thresholds" in s.notes]
         self._empty += [s.notes["empty"] for s in steps if "empty" in s.notes]
+        self._rates += [s.notes["noise_rate"] for s in steps if "noise_rate" in s.notes]
         self.samples["seen"].index_add_(0, index, torch.ones_like(index))
         self.samples["selected"].index_add_(0, index, selected.to(index.dtype))
         told = [(step.index, step.probs) for step in steps if step.probs is not None]
@@ -139,6 +141,8 @@ class Tally:
                 notes["thresholds_by_batch"] = _plain(by_batch)
         if self._empty:
             notes["empty_selections"] = int(torch.stack(self._empty).sum())
+        if self._rates:
+            notes["estimated_noise_rate"] = _plain(self._rates[-1])
         return notes
 
 

@@ -1,0 +1,270 @@
+"""Evidence: how far given labels can be trusted, gathered while a network learns from them.
+
+For a sample with probabilities q and given label y,
+
+    p      = (q_y - rho leak) / (1 - rho (1 - own) - rho leak)      what q_y says of the true class
+    right  = p stays / (p stays + (1 - p) strays)                   Bayes' rule
+    weight = rho [right >= cut] + (1 - rho) right / mean ** (1 - rho)
+
+Every mini-batch leaves sums behind, from which the next one takes these.
+- Samples that the network is surer about than it was on average about the class that it predicts
+  vote with their given labels, which is an estimate of the noise: `stays` is the share of votes for
+  y where y is predicted, `strays` where something else is that the sample may be instead.
+- Their mean probabilities are the network's habits: `own` is what it usually gives to y where it
+  sees y, `leak` what it gives to y where it sees something else.
+- Of the samples labelled y: the `mean` of `right`; its variance over mean (1 - mean), the largest
+  possible one, is the resolution `rho` of the class, 0 while right labels cannot be told from wrong
+  ones, 1 once they are for sure; the `cut` is halfway between the mean of what lies above `mean`
+  and the mean of what lies below, as in the midpoint rule.
+
+While nothing is resolved, weights are about 1 and training is cross-entropy; when all is, labels
+count that look like the right ones of their class. No label is judged before the network has
+learned from it once. What was long ago counts less: step s of t has a weight of about (s / t)^2.
+There is nothing to set. Mini-batches are added up a few at a time, so that most of them cost no
+more than a look into tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from labelnoise import dist
+from labelnoise.errors import LabelNoiseError
+from labelnoise.rules.verdict import Verdict
+
+TOGETHER = (
+    32  # at most so many mini-batches wait to be added up, and 1 / 32 of all: for speed alone
+)
+
+
+class Sums(NamedTuple):
+    """What mini-batches leave behind.
+
+    Attributes:
+        votes: (given, predicted) how many sure predictions there were.
+        habits: (predicted, class) the sum of the class's probability over sure predictions.
+        taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
+            of them were sure.
+        rights: (given, 5) how many samples, and the sums of `right` and of its square; of those
+            whose `right` reached the mean, how many and the sum.
+    """
+
+    votes: Tensor
+    habits: Tensor
+    taken: Tensor
+    rights: Tensor
+
+
+class Standing(NamedTuple):
+    """What the labels of every class are like.
+
+    Attributes:
+        mean: (classes,) of `right`; 1 for a class without samples.
+        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1.
+        cut: (classes,) from which value of `right` on a label is taken for right.
+    """
+
+    mean: Tensor
+    resolution: Tensor
+    cut: Tensor
+
+
+class Tables(NamedTuple):
+    """All that a judgement looks up, by given label.
+
+    Attributes:
+        others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
+        numbers: (5, given) `own`, `cut`, and a weight's three parts: what it is anyway, by how much
+            of `right`, and for a label that reaches the cut.
+        standing: What all that comes from.
+        noise_rate: Of all labels.
+    """
+
+    others: Tensor
+    numbers: Tensor
+    standing: Standing
+    noise_rate: Tensor
+
+
+class Evidence(nn.Module):
+    """What the samples so far tell about the labels of the next ones.
+
+    Args:
+        num_classes: How many classes there are.
+        samples: How many samples the training set has: in the first pass over them all count. With
+            0, weights differ from the second mini-batch on.
+
+    Attributes:
+        votes, habits, taken, rights: What `Sums` says. What was added last has a weight of 1 in it,
+            what was before it less.
+        seen: How many samples were added.
+        steps: How many mini-batches there were, those that wait to be added among them.
+    """
+
+    votes: Tensor
+    habits: Tensor
+    taken: Tensor
+    rights: Tensor
+    seen: Tensor
+
+    def __init__(self, num_classes: int, samples: int = 0) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.samples = samples
+        self.steps = 0
+        self.register_buffer("votes", torch.zeros(num_classes, num_classes))
+        self.register_buffer("habits", torch.zeros(num_classes, num_classes))
+        self.register_buffer("taken", torch.zeros(num_classes, 3))
+        self.register_buffer("rights", torch.zeros(num_classes, 5))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._tables: Tables | None = None
+
+    def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
+        """What the evidence so far says of a mini-batch; nothing is remembered."""
+        if probs.shape[1] != self.num_classes:
+            raise LabelNoiseError(
+                f"{probs.shape[1]} classes, but the evidence is about {self.num_classes}: every "
+                "head of a network needs a rule of its own"
+            )
+        tables = self._look_up()
+        probs = probs.detach().to(self.votes.dtype)
+        own, cut, anyway, by_right, if_kept = tables.numbers.index_select(1, labels).unbind()
+        given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+        others = torch.bmm(tables.others.index_select(0, labels), probs.unsqueeze(2))
+        minus_leak, strays = others.squeeze(2).unbind(dim=1)  # times 1 - given: not yet averages
+        # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
+        limits = torch.finfo(probs.dtype)
+        rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=0)
+        both = torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
+        right = for_it / both.clamp_(min=limits.tiny)
+        keep = right >= cut
+        weight = torch.addcmul(anyway, by_right, right).addcmul_(if_kept, keep.to(right.dtype))
+        notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
+        return Verdict(right, keep, weight, notes)
+
+    def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
+        """Add a mini-batch to the evidence; of all processes, where several train together."""
+        self._waiting.append((probs.detach(), labels, verdict.score))
+        self.steps += 1
+        # The first ones at once: where nothing is known, each of them tells much.
+        if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
+            self._add_up()
+
+    @torch.no_grad()
+    def _add_up(self) -> None:
+        """Add what waits to the sums, as if it were one mini-batch."""
+        probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
+        probs = probs.to(right.dtype)
+        largest, predicted = probs.max(dim=1)
+        one = torch.ones_like(right)
+        sure = (largest >= self._bars()[predicted]).to(right.dtype)
+        high = (right >= self._look_up().standing.mean[labels]).to(right.dtype)
+        new = Sums(*(torch.zeros_like(each) for each in self.sums()))
+        new.votes.index_put_((labels, predicted), sure, accumulate=True)
+        new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
+        new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
+        columns = [one, right, right.square(), high, right * high]
+        new.rights.index_add_(0, labels, torch.stack(columns, dim=1))
+        before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
+        for sums, each in zip(self.sums(), new, strict=True):
+            sums.mul_(before).add_(dist.summed(each))
+        self.seen += new.rights[:, 0].sum().long()
+        self._waiting, self._tables = [], None
+
+    def sums(self) -> Sums:
+        """What all mini-batches so far have left behind."""
+        return Sums(self.votes, self.habits, self.taken, self.rights)
+
+    def right(self, probs: Tensor, labels: Tensor) -> Tensor:
+        """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
+        return self.judge(probs, labels).score
+
+    def transition(self) -> Tensor:
+        """(classes, classes) P(given = column, true = row), as far as it is known."""
+        stays, strays = self._stays_and_strays()
+        return strays.T + torch.diag(stays)
+
+    def standing(self) -> Standing:
+        """What the labels of every class are like."""
+        tiny = torch.finfo(self.votes.dtype).eps
+        count, total, squares, above, above_total = self.rights.unbind(dim=1)
+        mean = torch.where(count > 0, total / count, 1.0)
+        most = mean * (1 - mean)
+        # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
+        some = (count > 0) & (most > tiny)
+        spread = torch.where(some, (squares / count - mean.square()) / most, 0.0)
+        below, below_total = count - above, total - above_total
+        high = torch.where(above > 0, above_total / above, 1.0)
+        low = torch.where(below > 0, below_total / below, 0.0)
+        return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
+
+    def noise_rate(self) -> Tensor:
+        """The fraction of wrong labels, as far as it is known."""
+        count, total, *_ = self.rights.sum(dim=0)
+        return torch.where(count > 0, 1 - total / count, 0.0)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_classes={self.num_classes}, samples={self.samples}"
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What waits to be added up, for a checkpoint."""
+        return {"steps": self.steps, "waiting": list(self._waiting)}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Go back to it."""
+        device = self.votes.device
+        self.steps = state["steps"]
+        self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
+        self._tables = None
+
+    def _look_up(self) -> Tables:
+        """What a judgement looks up, made anew after the sums have changed."""
+        if self._tables is None or self._tables.numbers.device != self.votes.device:
+            self._tables = self._made_tables()
+        return self._tables
+
+    @torch.no_grad()
+    def _made_tables(self) -> Tables:
+        standing, habits = self.standing(), self._habits()
+        stays, strays = self._stays_and_strays()
+        resolved = standing.resolution
+        own = 1 - resolved * (1 - habits.diagonal())
+        minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
+        # In the first pass all count alike.
+        judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
+        by_right = (1 - resolved) * standing.mean ** (resolved - 1) * judged
+        numbers = [own, standing.cut, 1 - judged, by_right, resolved * judged]
+        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1)
+        return Tables(others, torch.stack(numbers), standing, self.noise_rate())
+
+    def _bars(self) -> Tensor:
+        """(classes,) from which probability on a prediction is sure: their mean so far."""
+        count, total, _ = self.taken.unbind(dim=1)
+        return total / count.clamp(min=torch.finfo(count.dtype).tiny)
+
+    def _stays_and_strays(self) -> tuple[Tensor, Tensor]:
+        """How likely the label of a class is right, and (given, true) which wrong one it is.
+
+        A class begins with as many votes for its own label as there are classes, so that labels are
+        trusted until something speaks against them; and with one vote for every other label: a
+        confusion that was not seen yet is not impossible.
+        """
+        own, all_votes, prior = self.votes.diagonal(), self.taken[:, 2], self.num_classes
+        stays = (own + prior) / (all_votes + prior)
+        share = (1 - stays).clamp(min=0) / ((all_votes - own).clamp(min=0) + max(1, prior - 1))
+        return stays, ((self.votes + 1) * share).fill_diagonal_(0)
+
+    def _habits(self) -> Tensor:
+        """(predicted, class) mean probabilities, after so many perfect predictions as classes."""
+        prior = torch.eye(self.num_classes, device=self.votes.device) * self.num_classes
+        return (self.habits + prior) / (self.taken[:, 2:] + self.num_classes)
+
+    def _lateness(self, step: int) -> float:
+        """The weight of a step in all sums, before they are divided by that of the last."""
+        return step * (step + 1)

@@ -1,0 +1,401 @@
+"""Evidence against a slow reference, its closed forms, its edge cases and its properties."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as functional
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from labelnoise import Evidence
+from labelnoise.rules.verdict import Verdict
+
+Batches = list[tuple[Tensor, Tensor]]
+Table = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def random_batches(count: int, rows: int, classes: int, seed: int = 0) -> Batches:
+    chance = torch.Generator().manual_seed(seed)
+    found = []
+    for number in range(count):
+        logits = (1 + min(0.3 * number, 6)) * torch.randn(rows, classes, generator=chance)
+        found.append((logits.softmax(dim=1), torch.randint(classes, (rows,), generator=chance)))
+    return found
+
+
+def see(evidence: Evidence, probs: Tensor, labels: Tensor) -> Verdict:
+    verdict = evidence.judge(probs, labels)
+    evidence.remember(probs, labels, verdict)
+    return verdict
+
+
+def after(batches: Batches, classes: int, samples: int = 0) -> Evidence:
+    evidence = Evidence(classes, samples)
+    for each in batches:
+        see(evidence, *each)
+    return evidence
+
+
+# --- the slow reference: float64, one sample after the other, from a list of all that was seen ----
+
+
+class Slow:
+    """Remembers every sample, and the step in which it came."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self.step = 0
+        self.sure: list[tuple[int, int, int, list[float]]] = []  # step, predicted, given, probs
+        self.taken: list[tuple[int, int, float]] = []  # step, predicted, largest probability
+        self.rights: list[tuple[int, int, float, bool]] = []  # step, given, right, high
+        self.batches = 0
+        self.waiting: list[tuple[Tensor, Tensor, list[float]]] = []
+
+    def weight(self, step: int) -> float:
+        return step * (step + 1) / (self.step * (self.step + 1))
+
+    def transition(self) -> Table:
+        votes = np.zeros((self.classes, self.classes))
+        for step, predicted, label, _ in self.sure:
+            votes[predicted, label] += self.weight(step)
+        found = np.zeros_like(votes)
+        for j in range(self.classes):
+            stays = (votes[j, j] + self.classes) / (votes[j].sum() + self.classes)
+            others = sum(votes[j, c] + 1 for c in range(self.classes) if c != j)
+            for c in range(self.classes):
+                found[j, c] = stays if c == j else (1 - stays) * (votes[j, c] + 1) / others
+        return found
+
+    def habits(self) -> Table:
+        """Row j: mean probabilities where j is predicted, after so many perfect predictions."""
+        total = self.classes * np.eye(self.classes)
+        count = np.full((self.classes, 1), float(self.classes))
+        for step, predicted, _, p in self.sure:
+            total[predicted] += self.weight(step) * np.array(p)
+            count[predicted] += self.weight(step)
+        found: Table = total / count
+        return found
+
+    def standing(self, c: int) -> tuple[float, float, float]:
+        own = [(self.weight(s), r, high) for s, label, r, high in self.rights if label == c]
+        mean, resolved = 1.0, 0.0
+        if own:
+            mean = average([(w, r) for w, r, _ in own])
+            variance = average([(w, (r - mean) ** 2) for w, r, _ in own])
+            resolved = variance / (mean * (1 - mean)) if mean < 1 else 0.0
+        above = [(w, r) for w, r, high in own if high] or [(1.0, 1.0)]
+        below = [(w, r) for w, r, high in own if not high] or [(1.0, 0.0)]
+        return mean, resolved, (average(above) + average(below)) / 2
+
+    def see(self, probs: Tensor, labels: Tensor) -> tuple[list[float], list[float]]:
+        transition, habits = self.transition(), self.habits()
+        standings = [self.standing(c) for c in range(self.classes)]
+        rights, weights = [], []
+        for q, y in zip(probs.double().tolist(), labels.tolist(), strict=True):
+            mean, resolved, cut = standings[y]
+            others = [(q[j], j) for j in range(self.classes) if j != y]
+            leak = resolved * average([(share, habits[j, y]) for share, j in others])
+            strays = average([(share, transition[j, y]) for share, j in others])
+            own = 1 - resolved + resolved * habits[y, y]
+            p = min(max((q[y] - leak) / (own - leak), 0), 1) if own > leak else q[y]
+            right = p * transition[y, y] / (p * transition[y, y] + (1 - p) * strays)
+            rights.append(right)
+            hard = 1.0 if right >= cut else 0.0
+            weights.append(resolved * hard + (1 - resolved) * right / mean ** (1 - resolved))
+        self.waiting.append((probs, labels, rights))
+        self.batches += 1
+        if len(self.waiting) >= min(math.ceil(self.batches / 32), 32):
+            self.add_up(standings)
+        return rights, weights
+
+    def add_up(self, standings: list[tuple[float, float, float]]) -> None:
+        bars = [self.bar(c) for c in range(self.classes)]
+        step = self.step + len(self.waiting)  # all of them count like the last
+        for probs, labels, rights in self.waiting:
+            for q, y, right in zip(probs.double().tolist(), labels.tolist(), rights, strict=True):
+                predicted = int(np.argmax(q))
+                if q[predicted] >= bars[predicted]:
+                    self.sure.append((step, predicted, y, q))
+                self.taken.append((step, predicted, q[predicted]))
+                self.rights.append((step, y, right, right >= standings[y][0]))
+        self.step, self.waiting = step, []
+
+    def bar(self, c: int) -> float:
+        own = [(self.weight(s), largest) for s, predicted, largest in self.taken if predicted == c]
+        return average(own) if own else 0.0
+
+
+def average(pairs: list[tuple[float, float]]) -> float:
+    """The mean of values under weights."""
+    return sum(w * value for w, value in pairs) / sum(w for w, _ in pairs)
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(1, 2), (16, 2), (16, 3), (40, 10), (8, 30)])
+def test_weights_equal_those_of_the_slow_reference(rows: int, classes: int) -> None:
+    evidence, slow = Evidence(classes), Slow(classes)
+    for probs, labels in random_batches(70, rows, classes, seed=rows + classes):
+        rights, weights = slow.see(probs, labels)
+        verdict = see(evidence, probs, labels)
+        assert verdict.score.tolist() == pytest.approx(rights, rel=1e-3, abs=1e-6)
+        assert verdict.weight.tolist() == pytest.approx(weights, rel=1e-3, abs=1e-4)
+        assert np.allclose(evidence.transition().numpy(), slow.transition(), atol=1e-5)
+
+
+# --- closed forms ---------------------------------------------------------------------------------
+
+
+def confident(truth: Tensor, classes: int) -> Tensor:
+    return functional.one_hot(truth, classes).float()
+
+
+def flipped(truth: Tensor, rate: float, classes: int, seed: int = 0) -> Tensor:
+    chance = torch.Generator().manual_seed(seed)
+    wrong = torch.rand(len(truth), generator=chance) < rate
+    step = torch.randint(1, classes, truth.shape, generator=chance)
+    return torch.where(wrong, (truth + step) % classes, truth)
+
+
+def test_without_evidence_all_labels_count_alike() -> None:
+    probs, labels = random_batches(1, 50, 4)[0]
+    verdict = Evidence(4).judge(probs, labels)
+    assert verdict.weight.tolist() == pytest.approx(verdict.score.tolist())  # mean 1, no resolution
+    assert verdict.score.min() > 0.9  # a label is trusted until something speaks against it
+
+
+def test_a_network_that_knows_nothing_trains_on_all_labels() -> None:
+    """Equal probabilities: nothing to resolve, and every weight is 1."""
+    probs = torch.full((40, 4), 0.25)
+    evidence = after([(probs, torch.arange(40) % 4)] * 20, 4)
+    assert evidence.standing().resolution.tolist() == pytest.approx([0.0] * 4, abs=0.02)
+    weight = evidence.judge(probs, torch.arange(40) % 4).weight
+    assert weight.tolist() == pytest.approx([1.0] * 40, abs=0.05)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("rate", [0.1, 0.4])
+def test_a_network_that_is_sure_trains_on_right_labels_alone(classes: int, rate: float) -> None:
+    """Two classes too, where mean plus deviation tends to 1 and keeps nothing."""
+    truth = torch.arange(4000) % classes
+    labels = flipped(truth, rate, classes)
+    batches = [(confident(truth, classes), labels)] * 10
+    evidence = after(batches, classes)
+    verdict = evidence.judge(*batches[0])
+    assert verdict.weight.tolist() == pytest.approx((truth == labels).double().tolist(), abs=1e-3)
+    assert float(evidence.noise_rate()) == pytest.approx(
+        float((truth != labels).double().mean()), abs=1e-3
+    )
+
+
+def test_a_class_that_dominates_the_batch_is_kept() -> None:
+    truth = (torch.arange(1000) % 10 == 0).long()
+    labels = flipped(truth, 0.2, 2)
+    evidence = after([(confident(truth, 2), labels)] * 10, 2)
+    assert evidence.judge(confident(truth, 2), labels).keep.equal(truth == labels)
+
+
+def test_the_votes_of_a_sure_network_are_the_transition_matrix() -> None:
+    transition = torch.tensor([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.1, 0.2, 0.7]])
+    truth = torch.arange(3000) % 3
+    chance = torch.Generator().manual_seed(0)
+    batches = [
+        (confident(truth, 3), torch.multinomial(transition[truth], 1, generator=chance).squeeze(1))
+        for _ in range(10)
+    ]
+    found = after(batches, 3).transition()
+    assert torch.allclose(found, transition, atol=0.02)
+    assert torch.allclose(found.sum(dim=1), torch.ones(3), atol=1e-5)
+
+
+def test_the_right_label_of_a_known_confusion_is_doubted_the_wrong_one_is_not() -> None:
+    """Label 1 is often given to class 0: where the network wavers, it speaks for 0, label 0 too."""
+    truth = torch.arange(2000) % 2
+    labels = torch.where((truth == 0) & (torch.arange(2000) % 5 < 2), torch.ones_like(truth), truth)
+    evidence = after([(confident(truth, 2), labels)] * 10, 2)
+    wavering = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+    zero, one = evidence.right(wavering, torch.tensor([0, 1])).tolist()
+    assert zero > 0.95
+    assert one == pytest.approx(0.5 / (0.5 + 0.5 * 0.4), abs=0.02)
+
+
+def test_what_the_network_gives_every_label_speaks_for_none() -> None:
+    """Each class has 0.9 where it is seen, 0.1 elsewhere: to a sure rule that is 1 and 0."""
+    truth = torch.arange(1000) % 2
+    labels = flipped(truth, 0.3, 2)
+    probs = 0.1 + 0.8 * confident(truth, 2)
+    evidence = after([(probs, labels)] * 300, 2)
+    assert evidence.standing().resolution.min() > 0.9
+    right = evidence.right(probs, labels)
+    assert right[truth == labels].min() > 0.99
+    assert right[truth != labels].max() < 0.1  # by Bayes' rule alone 0.1 * 0.7 / (0.1 * 0.7 + 0.27)
+
+
+def test_the_cut_lies_halfway_between_what_looks_right_and_what_looks_wrong() -> None:
+    """Where the network has learned wrong labels by half, they still look worse than right ones."""
+    labels = torch.zeros(100, dtype=torch.long)
+    rights = torch.where(torch.arange(100) < 60, 0.95, 0.65)
+    evidence = Evidence(2)
+    for _ in range(200):
+        evidence.remember(
+            torch.full((100, 2), 0.5), labels, Verdict(rights, rights > 0, rights, {})
+        )
+    assert float(evidence.standing().cut[0]) == pytest.approx(0.8, abs=1e-3)
+    assert float(evidence.standing().cut[1]) == 0.5
+
+
+def test_what_was_long_ago_counts_less() -> None:
+    truth = torch.arange(300) % 3
+    wrong, right = (confident(truth, 3), (truth + 1) % 3), (confident(truth, 3), truth)
+    assert after([wrong] * 16 + [right] * 16, 3).transition().diagonal().min() > 0.8
+    assert after([right] * 16 + [wrong] * 16, 3).transition().diagonal().max() < 0.2
+
+
+def test_the_first_pass_counts_all_and_teaches() -> None:
+    batches = random_batches(6, 20, 3)
+    patient, eager = Evidence(3, samples=80), Evidence(3)
+    for number, each in enumerate(batches):
+        weight = see(patient, *each).weight
+        expected = see(eager, *each).weight
+        assert weight.tolist() == ([1.0] * 20 if number < 4 else expected.tolist())
+
+
+# --- edge cases -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_probabilities_of_exactly_0_and_1(dtype: torch.dtype) -> None:
+    truth = torch.arange(40) % 4
+    evidence = Evidence(4)
+    for _ in range(5):
+        verdict = see(evidence, confident(truth, 4).to(dtype), (truth + (truth == 0)) % 4)
+        for values in (verdict.score, verdict.weight, evidence.transition()):
+            assert values.isfinite().all()
+            assert values.min() >= 0
+        assert verdict.score.dtype == torch.float32
+
+
+def test_a_class_that_was_never_given_or_predicted() -> None:
+    probs, labels = random_batches(1, 30, 3)[0]
+    wide = functional.pad(probs, (0, 2))
+    evidence = after([(wide, labels)] * 5, 5)
+    mean, resolved, cut = evidence.standing()
+    assert mean[3:].tolist() == [1.0, 1.0]
+    assert resolved[3:].tolist() == [0.0, 0.0]
+    assert cut[3:].tolist() == [0.5, 0.5]
+    new = evidence.judge(torch.eye(5), torch.arange(5))
+    assert new.weight.isfinite().all()
+    assert new.weight[3:].tolist() == pytest.approx([1.0, 1.0], abs=1e-3)
+
+
+def test_a_batch_of_one_and_an_empty_batch() -> None:
+    evidence = Evidence(3)
+    for rows in (0, 1, 0, 1, 1):
+        probs, labels = random_batches(1, rows, 3, seed=rows)[0]
+        verdict = see(evidence, probs, labels)
+        assert verdict.weight.shape == (rows,)
+        assert verdict.weight.isfinite().all()
+    assert evidence.transition().isfinite().all()
+    assert 0 <= float(evidence.noise_rate()) <= 1
+
+
+def test_nothing_is_known_of_the_noise_before_the_first_batch() -> None:
+    assert float(Evidence(3).noise_rate()) == 0
+    assert Evidence(3).transition().equal(torch.eye(3))
+
+
+def test_judging_remembers_nothing_and_leaves_its_input_alone() -> None:
+    evidence = after(random_batches(3, 20, 3), 3)
+    before = copy.deepcopy(evidence.state_dict())
+    probs, labels = random_batches(1, 20, 3, seed=9)[0]
+    copies = probs.clone(), labels.clone()
+    evidence.judge(probs.requires_grad_(), labels)
+    assert str(evidence.state_dict()) == str(before)
+    assert probs.detach().equal(copies[0])
+    assert labels.equal(copies[1])
+
+
+def test_no_graph_leaks_into_the_evidence() -> None:
+    probs, labels = random_batches(1, 20, 3)[0]
+    evidence = Evidence(3)
+    verdict = see(evidence, probs.requires_grad_(), labels)
+    assert not verdict.weight.requires_grad
+    assert not any(buffer.requires_grad for buffer in evidence.buffers())
+
+
+def test_long_histories_stay_precise() -> None:
+    """The weight of a step grows with its square; the sums must not lose what is new."""
+    truth = torch.arange(32) % 2
+    labels = flipped(truth, 0.25, 2, seed=1)
+    evidence = after([(confident(truth, 2), labels)] * 3000, 2)
+    assert float(evidence.noise_rate()) == pytest.approx(
+        float((truth != labels).double().mean()), abs=1e-3
+    )
+    late = after([(confident(truth, 2), labels)] * 3, 2)
+    late.steps += 200_000
+    for _ in range(50):
+        see(late, confident(truth, 2), labels)
+    assert math.isfinite(float(late.transition().sum()))
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[int, Batches]:
+    """A few batches of small fractions: full of ties, zeros, ones and absent classes."""
+    classes = draw(st.integers(2, 4))
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        rows = draw(st.integers(1, 6))
+        parts = st.lists(st.integers(0, 6), min_size=classes, max_size=classes).filter(any)
+        table = torch.tensor(draw(st.lists(parts, min_size=rows, max_size=rows))).float()
+        labels = draw(st.lists(st.integers(0, classes - 1), min_size=rows, max_size=rows))
+        found.append((table / table.sum(dim=1, keepdim=True), torch.tensor(labels)))
+    return classes, found
+
+
+@settings(deadline=None)
+@given(histories())
+def test_scores_are_probabilities_and_weights_are_not_negative(
+    history: tuple[int, Batches],
+) -> None:
+    classes, batches = history
+    evidence = Evidence(classes)
+    for each in batches:
+        verdict = see(evidence, *each)
+        assert ((verdict.score >= 0) & (verdict.score <= 1)).all()
+        assert verdict.weight.isfinite().all()
+        assert verdict.weight.min() >= 0
+    transition = evidence.transition()
+    assert torch.allclose(transition.sum(dim=1), torch.ones(classes), atol=1e-5)
+    assert transition.min() >= 0
+
+
+@settings(deadline=None)
+@given(histories(), st.randoms(use_true_random=False))
+def test_the_order_within_a_batch_changes_nothing(
+    history: tuple[int, Batches], chance: Any
+) -> None:
+    classes, batches = history
+    plain, moved = Evidence(classes), Evidence(classes)
+    for probs, labels in batches:
+        order = list(range(len(labels)))
+        chance.shuffle(order)
+        expected = see(plain, probs, labels).weight[order]
+        assert torch.allclose(see(moved, probs[order], labels[order]).weight, expected, atol=1e-4)
+
+
+def test_renaming_the_classes_changes_nothing() -> None:
+    batches = random_batches(8, 40, 5)  # no ties, which the first class would win
+    old_of_new = torch.tensor([3, 0, 4, 1, 2])
+    plain, renamed = Evidence(5), Evidence(5)
+    for probs, labels in batches:
+        expected = see(plain, probs, labels).weight
+        found = see(renamed, probs[:, old_of_new], old_of_new.argsort()[labels]).weight
+        assert torch.allclose(found, expected, atol=1e-4)
