@@ -29,7 +29,6 @@ from labelnoise.methods.bare import BARE
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.rules.evidence import Evidence, Standing
-from labelnoise.rules.verdict import Verdict
 from labelnoise.seeds import stream
 
 
@@ -50,39 +49,40 @@ class NoHabits(Evidence):
 class Half(Evidence):
     """Cuts at one half."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(cut=torch.full_like(found.cut, 0.5))
 
 
 class Hard(Evidence):
     """Cuts from the beginning, whether or not anything is resolved."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(resolution=torch.ones_like(found.resolution))
 
 
 class Soft(Evidence):
     """Never cuts."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(resolution=torch.zeros_like(found.resolution))
 
 
 class NoMean(Evidence):
     """Does not divide by the mean of the class."""
 
-    def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
-        """Weigh without the mean, after the first pass."""
-        found = super().judge(probs, labels)
-        resolved = self.standing().resolution[labels]
-        weight = torch.lerp(found.score, found.keep.to(found.score.dtype), resolved)
-        return found._replace(weight=torch.where(self.seen < self.samples, found.weight, weight))
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        return self._look_up().soft[labels]
+
+
+class SlowMean(Evidence):
+    """Divides by the mean over all steps instead of the mini-batch's own."""
+
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        _, _, soft, (mean, resolved, _), _ = self._look_up()
+        return (soft * mean ** (resolved - 1))[labels]
 
 
 class NoFading(Evidence):
@@ -100,6 +100,7 @@ RULES: dict[str, type[Evidence]] = {
     "cut from the start": Hard,
     "never cut": Soft,
     "not by mean": NoMean,
+    "by slow mean": SlowMean,
     "no fading": NoFading,
 }
 

@@ -4,7 +4,7 @@ For a sample with probabilities q and given label y,
 
     p      = (q_y - rho leak) / (1 - rho (1 - own) - rho leak)      what q_y says of the true class
     right  = p stays / (p stays + (1 - p) strays)                   Bayes' rule
-    weight = rho [right >= cut] + (1 - rho) right / mean ** (1 - rho)
+    weight = rho [right >= cut] + (1 - rho) right / now ** (1 - rho)
 
 Every mini-batch leaves sums behind, from which the next one takes these.
 - Samples that the network is surer about than it was on average about the class that it predicts
@@ -12,10 +12,19 @@ Every mini-batch leaves sums behind, from which the next one takes these.
   y where y is predicted, `strays` where something else is that the sample may be instead.
 - Their mean probabilities are the network's habits: `own` is what it usually gives to y where it
   sees y, `leak` what it gives to y where it sees something else.
-- Of the samples labelled y: the `mean` of `right`; its variance over mean (1 - mean), the largest
-  possible one, is the resolution `rho` of the class, 0 while right labels cannot be told from wrong
-  ones, 1 once they are for sure; the `cut` is halfway between the mean of what lies above `mean`
-  and the mean of what lies below, as in the midpoint rule.
+- Of the samples labelled y: the `mean` of `right`; the variance of `right`, among those that came
+  together, over mean (1 - mean), the largest possible one, is the resolution `rho` of the class, 0
+  while right labels cannot be told from wrong ones, 1 once they are for sure; the `cut` is halfway
+  between the mean of what lies above `mean` and the mean of what lies below, as in the midpoint
+  rule.
+
+A class that by its votes loses more labels to another one than it keeps is not believed: that is
+what a network's mistakes look like. While it is so, no label is doubted for looking like that class
+(its `strays` and `leak` are 0), and its own labels are not cut (its `rho` is 0).
+
+Only `now` is of the mini-batch itself: the mean of `right` over its samples labelled y and one more
+that is as good as `mean`. So a network that takes to one class and leaves another from one step to
+the next moves all labels of a class alike, and their weights not at all.
 
 While nothing is resolved, weights are about 1 and training is cross-entropy; when all is, labels
 count that look like the right ones of their class. No label is judged before the network has
@@ -48,8 +57,9 @@ class Sums(NamedTuple):
         habits: (predicted, class) the sum of the class's probability over sure predictions.
         taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
             of them were sure.
-        rights: (given, 5) how many samples, and the sums of `right` and of its square; of those
-            whose `right` reached the mean, how many and the sum.
+        rights: (given, 6) how many samples, and the sum of `right`; of those whose `right` reached
+            the mean, how many and the sum; squared differences from the mean of those that were
+            added together, and how many of them were free.
     """
 
     votes: Tensor
@@ -63,7 +73,8 @@ class Standing(NamedTuple):
 
     Attributes:
         mean: (classes,) of `right`; 1 for a class without samples.
-        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1.
+        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1; 0 for a class
+            that is not believed.
         cut: (classes,) from which value of `right` on a label is taken for right.
     """
 
@@ -77,14 +88,16 @@ class Tables(NamedTuple):
 
     Attributes:
         others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
-        numbers: (5, given) `own`, `cut`, and a weight's three parts: what it is anyway, by how much
-            of `right`, and for a label that reaches the cut.
+        numbers: (4, given) `own`, `cut`, and two parts of a weight: what it is anyway, and for a
+            label that reaches the cut.
+        soft: (given,) the third one, before it is divided: for a `right` of 1.
         standing: What all that comes from.
         noise_rate: Of all labels.
     """
 
     others: Tensor
     numbers: Tensor
+    soft: Tensor
     standing: Standing
     noise_rate: Tensor
 
@@ -118,7 +131,7 @@ class Evidence(nn.Module):
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
         self.register_buffer("habits", torch.zeros(num_classes, num_classes))
         self.register_buffer("taken", torch.zeros(num_classes, 3))
-        self.register_buffer("rights", torch.zeros(num_classes, 5))
+        self.register_buffer("rights", torch.zeros(num_classes, 6))
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._tables: Tables | None = None
@@ -132,20 +145,27 @@ class Evidence(nn.Module):
             )
         tables = self._look_up()
         probs = probs.detach().to(self.votes.dtype)
-        own, cut, anyway, by_right, if_kept = tables.numbers.index_select(1, labels).unbind()
+        own, cut, anyway, if_kept = tables.numbers.index_select(1, labels).unbind()
         given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
         others = torch.bmm(tables.others.index_select(0, labels), probs.unsqueeze(2))
         minus_leak, strays = others.squeeze(2).unbind(dim=1)  # times 1 - given: not yet averages
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
         limits = torch.finfo(probs.dtype)
         rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
-        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=0)
-        both = torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
-        right = for_it / both.clamp_(min=limits.tiny)
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=limits.tiny)
+        right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
         keep = right >= cut
-        weight = torch.addcmul(anyway, by_right, right).addcmul_(if_kept, keep.to(right.dtype))
+        weight = torch.addcmul(anyway, self._by_right(right, labels), right)
+        weight.addcmul_(if_kept, keep.to(right.dtype))
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
+
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        """By how much of `right` each label counts: less where its class looks good just now."""
+        _, _, soft, (mean, resolved, _), _ = self._look_up()
+        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
+        now = mean.index_add(0, labels, right).div_(counted)
+        return (soft * now.pow_(resolved - 1)).index_select(0, labels)
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
@@ -168,11 +188,16 @@ class Evidence(nn.Module):
         new.votes.index_put_((labels, predicted), sure, accumulate=True)
         new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
         new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
-        columns = [one, right, right.square(), high, right * high]
+        columns = [one, right, high, right * high, right.square(), one]
         new.rights.index_add_(0, labels, torch.stack(columns, dim=1))
+        for each in new:
+            dist.summed(each)
+        count, total, _, _, squares, free = new.rights.unbind(dim=1)
+        squares.sub_(total.square() / count.clamp(min=1)).clamp_(min=0)
+        free.sub_(1).clamp_(min=0)
         before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
         for sums, each in zip(self.sums(), new, strict=True):
-            sums.mul_(before).add_(dist.summed(each))
+            sums.mul_(before).add_(each)
         self.seen += new.rights[:, 0].sum().long()
         self._waiting, self._tables = [], None
 
@@ -191,13 +216,17 @@ class Evidence(nn.Module):
 
     def standing(self) -> Standing:
         """What the labels of every class are like."""
+        return self._look_up().standing
+
+    def _standing(self) -> Standing:
+        """By their `right` alone, whether or not the class is believed."""
         tiny = torch.finfo(self.votes.dtype).eps
-        count, total, squares, above, above_total = self.rights.unbind(dim=1)
+        count, total, above, above_total, squares, free = self.rights.unbind(dim=1)
         mean = torch.where(count > 0, total / count, 1.0)
         most = mean * (1 - mean)
         # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
-        some = (count > 0) & (most > tiny)
-        spread = torch.where(some, (squares / count - mean.square()) / most, 0.0)
+        some = (free > 0) & (most > tiny)
+        spread = torch.where(some, squares / (free * most), 0.0)
         below, below_total = count - above, total - above_total
         high = torch.where(above > 0, above_total / above, 1.0)
         low = torch.where(below > 0, below_total / below, 0.0)
@@ -231,17 +260,18 @@ class Evidence(nn.Module):
 
     @torch.no_grad()
     def _made_tables(self) -> Tables:
-        standing, habits = self.standing(), self._habits()
+        standing, habits = self._standing(), self._habits()
         stays, strays = self._stays_and_strays()
-        resolved = standing.resolution
+        believed = (stays > strays.amax(dim=0)).to(stays.dtype)
+        resolved = standing.resolution * believed
         own = 1 - resolved * (1 - habits.diagonal())
         minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
+        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1) * believed
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
-        by_right = (1 - resolved) * standing.mean ** (resolved - 1) * judged
-        numbers = [own, standing.cut, 1 - judged, by_right, resolved * judged]
-        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1)
-        return Tables(others, torch.stack(numbers), standing, self.noise_rate())
+        numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
+        standing = standing._replace(resolution=resolved)
+        return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
 
     def _bars(self) -> Tensor:
         """(classes,) from which probability on a prediction is sure: their mean so far."""
