@@ -73,8 +73,8 @@ class Standing(NamedTuple):
 
     Attributes:
         mean: (classes,) of `right`; 1 for a class without samples.
-        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1; 0 for a class
-            that is not believed.
+        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1; of a class
+            that is not believed 0.
         cut: (classes,) from which value of `right` on a label is taken for right.
     """
 
