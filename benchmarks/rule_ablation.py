@@ -85,6 +85,13 @@ class SlowMean(Evidence):
         return (soft * mean ** (resolved - 1))[labels]
 
 
+class Believing(Evidence):
+    """Believes a class that loses most of its labels too."""
+
+    def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
+        return torch.ones_like(stays)
+
+
 class NoFading(Evidence):
     """Gives all steps of the history the same weight."""
 
@@ -101,6 +108,7 @@ RULES: dict[str, type[Evidence]] = {
     "never cut": Soft,
     "not by mean": NoMean,
     "by slow mean": SlowMean,
+    "all believed": Believing,
     "no fading": NoFading,
 }
 

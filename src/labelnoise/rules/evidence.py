@@ -262,7 +262,7 @@ class Evidence(nn.Module):
     def _made_tables(self) -> Tables:
         standing, habits = self._standing(), self._habits()
         stays, strays = self._stays_and_strays()
-        believed = (stays > strays.amax(dim=0)).to(stays.dtype)
+        believed = self._believed(stays, strays)
         resolved = standing.resolution * believed
         own = 1 - resolved * (1 - habits.diagonal())
         minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
@@ -272,6 +272,10 @@ class Evidence(nn.Module):
         numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
         standing = standing._replace(resolution=resolved)
         return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
+
+    def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
+        """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
+        return (stays > strays.amax(dim=0)).to(stays.dtype)
 
     def _bars(self) -> Tensor:
         """(classes,) from which probability on a prediction is sure: their mean so far."""
