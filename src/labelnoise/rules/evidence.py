@@ -44,9 +44,8 @@ from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
 from labelnoise.rules.verdict import Verdict
 
-TOGETHER = (
-    32  # at most so many mini-batches wait to be added up, and 1 / 32 of all: for speed alone
-)
+# At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
+TOGETHER = 32
 
 
 class Sums(NamedTuple):
@@ -160,13 +159,6 @@ class Evidence(nn.Module):
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
 
-    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
-        """By how much of `right` each label counts: less where its class looks good just now."""
-        _, _, soft, (mean, resolved, _), _ = self._look_up()
-        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
-        now = mean.index_add(0, labels, right).div_(counted)
-        return (soft * now.pow_(resolved - 1)).index_select(0, labels)
-
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
         self._waiting.append((probs.detach(), labels, verdict.score))
@@ -218,20 +210,6 @@ class Evidence(nn.Module):
         """What the labels of every class are like."""
         return self._look_up().standing
 
-    def _standing(self) -> Standing:
-        """By their `right` alone, whether or not the class is believed."""
-        tiny = torch.finfo(self.votes.dtype).eps
-        count, total, above, above_total, squares, free = self.rights.unbind(dim=1)
-        mean = torch.where(count > 0, total / count, 1.0)
-        most = mean * (1 - mean)
-        # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
-        some = (free > 0) & (most > tiny)
-        spread = torch.where(some, squares / (free * most), 0.0)
-        below, below_total = count - above, total - above_total
-        high = torch.where(above > 0, above_total / above, 1.0)
-        low = torch.where(below > 0, below_total / below, 0.0)
-        return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
-
     def noise_rate(self) -> Tensor:
         """The fraction of wrong labels, as far as it is known."""
         count, total, *_ = self.rights.sum(dim=0)
@@ -251,6 +229,13 @@ class Evidence(nn.Module):
         self.steps = state["steps"]
         self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
         self._tables = None
+
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        """By how much of `right` each label counts: less where its class looks good just now."""
+        _, _, soft, (mean, resolved, _), _ = self._look_up()
+        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
+        now = mean.index_add(0, labels, right).div_(counted)
+        return (soft * now.pow_(resolved - 1)).index_select(0, labels)
 
     def _look_up(self) -> Tables:
         """What a judgement looks up, made anew after the sums have changed."""
@@ -272,6 +257,20 @@ class Evidence(nn.Module):
         numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
         standing = standing._replace(resolution=resolved)
         return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
+
+    def _standing(self) -> Standing:
+        """By their `right` alone, whether or not the class is believed."""
+        tiny = torch.finfo(self.votes.dtype).eps
+        count, total, above, above_total, squares, free = self.rights.unbind(dim=1)
+        mean = torch.where(count > 0, total / count, 1.0)
+        most = mean * (1 - mean)
+        # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
+        some = (free > 0) & (most > tiny)
+        spread = torch.where(some, squares / (free * most), 0.0)
+        below, below_total = count - above, total - above_total
+        high = torch.where(above > 0, above_total / above, 1.0)
+        low = torch.where(below > 0, below_total / below, 0.0)
+        return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
 
     def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
         """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
