@@ -81,8 +81,9 @@ class SlowMean(Evidence):
     """Divides by the mean over all steps instead of the mini-batch's own."""
 
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
-        _, _, soft, (mean, resolved, _), _ = self._look_up()
-        return (soft * mean ** (resolved - 1))[labels]
+        tables = self._look_up()
+        mean, resolution, _ = tables.standing
+        return (tables.soft * mean ** (resolution - 1))[labels]
 
 
 class Believing(Evidence):

@@ -83,7 +83,7 @@ class BARE(Method):
             index=batch.index,
             weight=weight,
             loss=loss.detach(),
-            keep=verdict.keep,
+            keep=verdict.keep | (~chosen if self.empty == "all" else False),
             probs=probs,
             notes={**verdict.notes, "empty": ~chosen},
         )

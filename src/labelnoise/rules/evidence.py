@@ -35,13 +35,15 @@ more than a look into tables.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
+from labelnoise.rules.thresholds import reaches
 from labelnoise.rules.verdict import Verdict
 
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
@@ -56,9 +58,9 @@ class Sums(NamedTuple):
         habits: (predicted, class) the sum of the class's probability over sure predictions.
         taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
             of them were sure.
-        rights: (given, 6) how many samples, and the sum of `right`; of those whose `right` reached
-            the mean, how many and the sum; squared differences from the mean of those that were
-            added together, and how many of them were free.
+        rights: (given, 7) the sum of `right`; of those whose `right` reached the mean and of the
+            others, how many and the sum of what was missing to 1; squared differences from the mean
+            of the label's samples in the same mini-batch, and how many of them were free.
     """
 
     votes: Tensor
@@ -130,9 +132,9 @@ class Evidence(nn.Module):
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
         self.register_buffer("habits", torch.zeros(num_classes, num_classes))
         self.register_buffer("taken", torch.zeros(num_classes, 3))
-        self.register_buffer("rights", torch.zeros(num_classes, 6))
+        self.register_buffer("rights", torch.zeros(num_classes, 7))
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
-        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._waiting: list[tuple[Tensor, ...]] = []
         self._tables: Tables | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
@@ -146,14 +148,14 @@ class Evidence(nn.Module):
         probs = probs.detach().to(self.votes.dtype)
         own, cut, anyway, if_kept = tables.numbers.index_select(1, labels).unbind()
         given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        others = torch.bmm(tables.others.index_select(0, labels), probs.unsqueeze(2))
-        minus_leak, strays = others.squeeze(2).unbind(dim=1)  # times 1 - given: not yet averages
+        others = (tables.others.index_select(0, labels) * probs.unsqueeze(1)).sum(dim=2)
+        minus_leak, strays = others.unbind(dim=1)  # times 1 - given: not yet averages
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
         limits = torch.finfo(probs.dtype)
         rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
         for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=limits.tiny)
         right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
-        keep = right >= cut
+        keep = reaches(right, cut)
         weight = torch.addcmul(anyway, self._by_right(right, labels), right)
         weight.addcmul_(if_kept, keep.to(right.dtype))
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
@@ -161,7 +163,7 @@ class Evidence(nn.Module):
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
-        self._waiting.append((probs.detach(), labels, verdict.score))
+        self._waiting.append((probs.detach().clone(), labels.clone(), verdict.score))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
         if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
@@ -170,27 +172,34 @@ class Evidence(nn.Module):
     @torch.no_grad()
     def _add_up(self) -> None:
         """Add what waits to the sums, as if it were one mini-batch."""
+        together, classes = len(self._waiting), self.num_classes
+        step = torch.cat([torch.full_like(y, s) for s, (_, y, _) in enumerate(self._waiting)])
         probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
         probs = probs.to(right.dtype)
         largest, predicted = probs.max(dim=1)
-        one = torch.ones_like(right)
-        sure = (largest >= self._bars()[predicted]).to(right.dtype)
-        high = (right >= self._look_up().standing.mean[labels]).to(right.dtype)
+        sure = reaches(largest, self._bars()[predicted]).to(right.dtype)
+        high = reaches(right, self._look_up().standing.mean[labels]).to(right.dtype)
+        one, wrong = torch.ones_like(right), 1 - right
         new = Sums(*(torch.zeros_like(each) for each in self.sums()))
         new.votes.index_put_((labels, predicted), sure, accumulate=True)
         new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
         new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
-        columns = [one, right, high, right * high, right.square(), one]
-        new.rights.index_add_(0, labels, torch.stack(columns, dim=1))
-        for each in new:
+        low = 1 - high
+        columns = [right, high, wrong * high, low, wrong * low]
+        new.rights[:, :5].index_add_(0, labels, torch.stack(columns, dim=1))
+        apart = new.rights.new_zeros(together * classes, 3)
+        moments = torch.stack([one, wrong, wrong.square()], dim=1)
+        apart.index_add_(0, step * classes + labels, moments)
+        for each in (*new, apart):
             dist.summed(each)
-        count, total, _, _, squares, free = new.rights.unbind(dim=1)
-        squares.sub_(total.square() / count.clamp(min=1)).clamp_(min=0)
-        free.sub_(1).clamp_(min=0)
+        count, total, squares = apart.view(together, classes, 3).unbind(dim=2)
+        differences = squares - total.square() / count.clamp(min=1)
+        new.rights[:, 5] = differences.clamp(min=0).sum(dim=0)
+        new.rights[:, 6] = (count - 1).clamp(min=0).sum(dim=0)
         before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
         for sums, each in zip(self.sums(), new, strict=True):
             sums.mul_(before).add_(each)
-        self.seen += new.rights[:, 0].sum().long()
+        self.seen += count.sum().long()
         self._waiting, self._tables = [], None
 
     def sums(self) -> Sums:
@@ -212,12 +221,21 @@ class Evidence(nn.Module):
 
     def noise_rate(self) -> Tensor:
         """The fraction of wrong labels, as far as it is known."""
-        count, total, *_ = self.rights.sum(dim=0)
-        return torch.where(count > 0, 1 - total / count, 0.0)
+        _, high, high_wrong, low, low_wrong, *_ = self.rights.sum(dim=0)
+        count = high + low
+        return torch.where(count > 0, (high_wrong + low_wrong) / count, 0.0)
 
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"num_classes={self.num_classes}, samples={self.samples}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the network to another device, but not to another precision."""
+        device = fn(torch.empty(0, device=self.votes.device)).device
+        self._waiting = [_on(device, *each) for each in self._waiting]
+        self._tables = None
+        super()._apply(lambda each: each.to(device), recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """What waits to be added up, for a checkpoint."""
@@ -225,21 +243,22 @@ class Evidence(nn.Module):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go back to it."""
-        device = self.votes.device
         self.steps = state["steps"]
-        self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
+        self._waiting = [_on(self.votes.device, *each) for each in state["waiting"]]
         self._tables = None
 
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
         """By how much of `right` each label counts: less where its class looks good just now."""
-        _, _, soft, (mean, resolved, _), _ = self._look_up()
+        tables = self._look_up()
+        mean = tables.standing.mean
         counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
         now = mean.index_add(0, labels, right).div_(counted)
-        return (soft * now.pow_(resolved - 1)).index_select(0, labels)
+        by_class = tables.soft * now.pow_(tables.standing.resolution - 1)
+        return by_class.index_select(0, labels)
 
     def _look_up(self) -> Tables:
         """What a judgement looks up, made anew after the sums have changed."""
-        if self._tables is None or self._tables.numbers.device != self.votes.device:
+        if self._tables is None:
             self._tables = self._made_tables()
         return self._tables
 
@@ -260,17 +279,18 @@ class Evidence(nn.Module):
 
     def _standing(self) -> Standing:
         """By their `right` alone, whether or not the class is believed."""
-        tiny = torch.finfo(self.votes.dtype).eps
-        count, total, above, above_total, squares, free = self.rights.unbind(dim=1)
-        mean = torch.where(count > 0, total / count, 1.0)
-        most = mean * (1 - mean)
+        limits = torch.finfo(self.rights.dtype)
+        right, high, high_wrong, low, low_wrong, squares, free = self.rights.unbind(dim=1)
+        count = high + low
+        mean = torch.where(count > 0, right / count, 1.0)
+        missing = torch.where(count > 0, (high_wrong + low_wrong) / count, 0.0)
+        most = mean * missing  # mean (1 - mean), precise next to 0 and to 1
         # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
-        some = (free > 0) & (most > tiny)
-        spread = torch.where(some, squares / (free * most), 0.0)
-        below, below_total = count - above, total - above_total
-        high = torch.where(above > 0, above_total / above, 1.0)
-        low = torch.where(below > 0, below_total / below, 0.0)
-        return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
+        some = (free > 0) & (most > limits.eps)
+        resolution = torch.where(some, squares / (free * most), 0.0).clamp(0, 1)
+        above = torch.where(high > 0, 1 - high_wrong / high, 1.0)
+        below = torch.where(low > 0, 1 - low_wrong / low, 0.0)
+        return Standing(mean.clamp(min=limits.eps), resolution, (above + below) / 2)
 
     def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
         """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
@@ -301,3 +321,7 @@ class Evidence(nn.Module):
     def _lateness(self, step: int) -> float:
         """The weight of a step in all sums, before they are divided by that of the last."""
         return step * (step + 1)
+
+
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(each.to(device) for each in tensors)

@@ -43,7 +43,6 @@ class Posterior(nn.Module):
                 "threshold 'posterior' must know when an epoch ends: pass samples, the number of "
                 "rows of the training set"
             )
-        self.num_classes = num_classes
         self.samples = samples
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
@@ -63,7 +62,7 @@ class Posterior(nn.Module):
         total = self.before.sum(dim=1, keepdim=True)
         transition = self.before / total.clamp(min=1)
         own = probs.gather(1, place).squeeze(1) * transition.diagonal()[labels]
-        given = (probs @ transition).gather(1, place).squeeze(1)
+        given = (probs * transition.T[labels]).sum(dim=1)
         right: Tensor = own / given.clamp(min=torch.finfo(own.dtype).tiny)
         return right
 
