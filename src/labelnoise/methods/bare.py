@@ -73,8 +73,9 @@ class BARE(Method):
         probs = log_probs.detach().exp()
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
-        chosen = verdict.weight.any()
-        weight = torch.where(chosen, verdict.weight, 1.0) if self.empty == "all" else verdict.weight
+        weight, keep, chosen = verdict.weight, verdict.keep, verdict.weight.any()
+        if self.empty == "all":
+            weight, keep = torch.where(chosen, weight, 1.0), keep | ~chosen
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
         if self.empty == "all" or bool(chosen):
@@ -83,7 +84,7 @@ class BARE(Method):
             index=batch.index,
             weight=weight,
             loss=loss.detach(),
-            keep=verdict.keep | (~chosen if self.empty == "all" else False),
+            keep=keep,
             probs=probs,
             notes={**verdict.notes, "empty": ~chosen},
         )

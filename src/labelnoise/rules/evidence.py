@@ -153,7 +153,8 @@ class Evidence(nn.Module):
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
         limits = torch.finfo(probs.dtype)
         rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
-        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=limits.tiny)
+        least = limits.tiny / limits.eps  # not 0: with no other class believed, 0 / 0
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=least)
         right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
         keep = reaches(right, cut)
         weight = torch.addcmul(anyway, self._by_right(right, labels), right)
