@@ -1,6 +1,6 @@
 """What each part of the rule `evidence` is worth: the rule without it, on the problems of a bench.
 
-    LABELNOISE_DATA=... python benchmarks/rule_ablation.py [--problems NAME,...] [--seeds 2]
+    LABELNOISE_DATA=... python benchmarks/rule_ablation.py [--problems "NAME;NAME"] [--seeds 2]
 
 Balanced test accuracy in percent after the last epoch, mean over the seeds, on the half of the
 bench that the rule was designed on (`rule-design`). One thread. Prints a Markdown table as it goes.
@@ -21,6 +21,7 @@ from labelnoise.data import read
 from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
+from labelnoise.errors import unknown
 from labelnoise.experiment.grid import experiment_named
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import divide
@@ -175,6 +176,9 @@ def main() -> None:
     axis = experiment_named("rule-design").axes["problem"]
     problems = {str(each["name"]): each for each in axis if isinstance(each, dict)}
     names = options.problems.split(";") if options.problems else list(problems)
+    for name in names:
+        if name not in problems:
+            raise SystemExit(str(unknown("problem", name, problems)))
     print(f"| | {' | '.join(RULES)} |\n|---|{'---:|' * len(RULES)}")
     for name in names:
         found = [

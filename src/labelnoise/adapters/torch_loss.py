@@ -31,7 +31,8 @@ class BARELoss(nn.Module):
     Args:
         kappa: How many deviations above the mean a sample must be, for `"batch"` and `"class"`; 1
             by default.
-        threshold: `"evidence"`, or the published `"batch"`, `"class"`, or `"midpoint"`.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
+            `"posterior"`, to compare with.
         reduction: The weighted `"mean"`, the weighted `"sum"`, or `"none"` for one value a sample,
             times its weight.
         samples: How many samples the training set has; `"evidence"` then counts all of them in the

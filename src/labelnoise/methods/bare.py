@@ -41,7 +41,8 @@ class BARE(Method):
     """Train on the labels that a rule trusts, as far as it trusts them.
 
     Attributes:
-        threshold: `"evidence"`, or the published `"batch"`, `"class"`, or `"midpoint"`.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
+            `"posterior"`, to compare with.
         kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
     """

@@ -12,15 +12,16 @@ Every mini-batch leaves sums behind, from which the next one takes these.
   y where y is predicted, `strays` where something else is that the sample may be instead.
 - Their mean probabilities are the network's habits: `own` is what it usually gives to y where it
   sees y, `leak` what it gives to y where it sees something else.
-- Of the samples labelled y: the `mean` of `right`; the variance of `right`, among those that came
-  together, over mean (1 - mean), the largest possible one, is the resolution `rho` of the class, 0
+- Of the samples labelled y: the `mean` of `right`; the variance of `right` within mini-batches
+  over mean (1 - mean), the largest possible one, is the resolution `rho` of the class, 0
   while right labels cannot be told from wrong ones, 1 once they are for sure; the `cut` is halfway
   between the mean of what lies above `mean` and the mean of what lies below, as in the midpoint
   rule.
 
 A class that by its votes loses more labels to another one than it keeps is not believed: that is
 what a network's mistakes look like. While it is so, no label is doubted for looking like that class
-(its `strays` and `leak` are 0), and its own labels are not cut (its `rho` is 0).
+(its `strays` and `leak` are 0), and its own labels are weighed against each other but not cut (its
+`rho` is 0).
 
 Only `now` is of the mini-batch itself: the mean of `right` over its samples labelled y and one more
 that is as good as `mean`. So a network that takes to one class and leaves another from one step to
@@ -192,7 +193,7 @@ class Evidence(nn.Module):
         moments = torch.stack([one, wrong, wrong.square()], dim=1)
         apart.index_add_(0, step * classes + labels, moments)
         for each in (*new, apart):
-            dist.summed(each)
+            dist.total(each)
         count, total, squares = apart.view(together, classes, 3).unbind(dim=2)
         differences = squares - total.square() / count.clamp(min=1)
         new.rights[:, 5] = differences.clamp(min=0).sum(dim=0)
@@ -306,8 +307,8 @@ class Evidence(nn.Module):
         """How likely the label of a class is right, and (given, true) which wrong one it is.
 
         A class begins with as many votes for its own label as there are classes, so that labels are
-        trusted until something speaks against them; and with one vote for every other label: a
-        confusion that was not seen yet is not impossible.
+        trusted until something speaks against them; and with one vote for every other label, by
+        which the first wrong ones are shared out.
         """
         own, all_votes, prior = self.votes.diagonal(), self.taken[:, 2], self.num_classes
         stays = (own + prior) / (all_votes + prior)

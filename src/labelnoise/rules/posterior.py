@@ -73,8 +73,8 @@ class Posterior(nn.Module):
         sure = largest >= verdict.notes["thresholds"][predicted]
         new = torch.zeros_like(self.votes)
         new.index_put_((predicted, labels), sure.to(new.dtype), accumulate=True)
-        self.votes += dist.summed(new)
-        self.seen += dist.summed(torch.full_like(self.seen, len(labels)))
+        self.votes += dist.total(new)
+        self.seen += dist.total(torch.full_like(self.seen, len(labels)))
         over = self.seen >= self.samples
         self.before.copy_(torch.where(over, self.votes, self.before))
         self.votes.mul_(~over)
