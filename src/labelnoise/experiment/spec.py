@@ -105,14 +105,21 @@ class Spec(BaseModel):
 
 def build_method(name: str, settings: Mapping[str, Any]) -> Method:
     """The method called `name` with `settings`; a wrong field suggests the nearest right one."""
+    schema = _schema(name)
+    for field in settings:
+        if field not in schema.model_fields:
+            raise unknown(f"field of method {name!r}", field, schema.model_fields)
+    return method_named(name)(**_validated(schema, settings).model_dump())
+
+
+@cache
+def _schema(name: str) -> type[BaseModel]:
+    """What checks the fields of a method; made once, for tables of many runs."""
     kind = method_named(name)
     types = get_type_hints(kind)
     known = {field.name: (types[field.name], field.default) for field in method_fields(name)}
-    for field in settings:
-        if field not in known:
-            raise unknown(f"field of method {name!r}", field, known)
     schema: type[BaseModel] = create_model(kind.__name__, **known)  # type: ignore[call-overload]
-    return kind(**_validated(schema, settings).model_dump())
+    return schema
 
 
 def method_fields(name: str) -> tuple[Field[Any], ...]:
