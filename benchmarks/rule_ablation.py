@@ -1,6 +1,6 @@
 """What each part of the rule `evidence` is worth: the rule without it, on the problems of a bench.
 
-    LABELNOISE_DATA=... python benchmarks/rule_ablation.py [--problems NAME,...] [--seeds 2]
+    LABELNOISE_DATA=... python benchmarks/rule_ablation.py [--problems "NAME;NAME"] [--seeds 2]
 
 Balanced test accuracy in percent after the last epoch, mean over the seeds, on the half of the
 bench that the rule was designed on (`rule-design`). One thread. Prints a Markdown table as it goes.
@@ -21,6 +21,7 @@ from labelnoise.data import read
 from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
+from labelnoise.errors import unknown
 from labelnoise.experiment.grid import experiment_named
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import divide
@@ -29,7 +30,6 @@ from labelnoise.methods.bare import BARE
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.rules.evidence import Evidence, Standing
-from labelnoise.rules.verdict import Verdict
 from labelnoise.seeds import stream
 
 
@@ -50,39 +50,48 @@ class NoHabits(Evidence):
 class Half(Evidence):
     """Cuts at one half."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(cut=torch.full_like(found.cut, 0.5))
 
 
 class Hard(Evidence):
     """Cuts from the beginning, whether or not anything is resolved."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(resolution=torch.ones_like(found.resolution))
 
 
 class Soft(Evidence):
     """Never cuts."""
 
-    def standing(self) -> Standing:
-        """With one part replaced."""
-        found = super().standing()
+    def _standing(self) -> Standing:
+        found = super()._standing()
         return found._replace(resolution=torch.zeros_like(found.resolution))
 
 
 class NoMean(Evidence):
     """Does not divide by the mean of the class."""
 
-    def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
-        """Weigh without the mean, after the first pass."""
-        found = super().judge(probs, labels)
-        resolved = self.standing().resolution[labels]
-        weight = torch.lerp(found.score, found.keep.to(found.score.dtype), resolved)
-        return found._replace(weight=torch.where(self.seen < self.samples, found.weight, weight))
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        return self._look_up().soft[labels]
+
+
+class SlowMean(Evidence):
+    """Divides by the mean over all steps instead of the mini-batch's own."""
+
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        tables = self._look_up()
+        mean, resolution, _ = tables.standing
+        return (tables.soft * mean ** (resolution - 1))[labels]
+
+
+class Believing(Evidence):
+    """Believes a class that loses most of its labels too."""
+
+    def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
+        return torch.ones_like(stays)
 
 
 class NoFading(Evidence):
@@ -100,6 +109,8 @@ RULES: dict[str, type[Evidence]] = {
     "cut from the start": Hard,
     "never cut": Soft,
     "not by mean": NoMean,
+    "by slow mean": SlowMean,
+    "all believed": Believing,
     "no fading": NoFading,
 }
 
@@ -165,6 +176,9 @@ def main() -> None:
     axis = experiment_named("rule-design").axes["problem"]
     problems = {str(each["name"]): each for each in axis if isinstance(each, dict)}
     names = options.problems.split(";") if options.problems else list(problems)
+    for name in names:
+        if name not in problems:
+            raise SystemExit(str(unknown("problem", name, problems)))
     print(f"| | {' | '.join(RULES)} |\n|---|{'---:|' * len(RULES)}")
     for name in names:
         found = [

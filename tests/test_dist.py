@@ -38,10 +38,10 @@ distributed.destroy_process_group()
 """
 
 
-def test_alone_everything_is_summed_already() -> None:
+def test_alone_everything_is_its_own_total() -> None:
     rows = torch.arange(6).view(3, 2)
     assert dist.world() == 1
-    assert dist.summed(rows).equal(torch.arange(6).view(3, 2))
+    assert dist.total(rows).equal(torch.arange(6).view(3, 2))
 
 
 def test_two_processes_gather_the_evidence_of_one(tmp_path: Path) -> None:

@@ -40,6 +40,21 @@ def test_bare_keeps_mostly_right_labels_of_mnist_and_beats_cross_entropy(
     assert bare["test_accuracy"] > cce["test_accuracy"] + 0.05
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 5, 6, 9])
+def test_no_class_takes_the_labels_of_one_that_it_is_tied_with(tmp_path: Path, seed: int) -> None:
+    """5 and 6 swap 45 % of their labels; once, in these seeds, one of them lost all (85.5 %)."""
+    run = train(
+        "mnist:rows=20000",
+        noise="class-conditional:0.45",
+        preset="recommended",
+        changes={"epochs": 6},
+        seed=seed,
+        out=tmp_path,
+    )
+    assert run.summary()["test_accuracy"] > 0.93
+
+
 def test_header_names_the_parts_of_the_papers_split(tmp_path: Path) -> None:
     run = train("mnist", noise="symmetric:0.5", changes={"epochs": 1}, out=tmp_path)
     assert run.header["rows"] == {"train": 48_000, "validation": 1_000, "test": 10_000}

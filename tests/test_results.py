@@ -30,6 +30,14 @@ def test_the_page_of_bare_is_what_its_records_give() -> None:
     assert (PAGES / "mnist-bare.md").read_text() == pages.page(runs)
 
 
+def test_the_account_of_the_rule_shows_the_table_of_its_judgement() -> None:
+    judged = (PAGES / "rule.md").read_text().splitlines()
+    shown = (ROOT / "docs" / "rule.md").read_text().splitlines()
+    lines = [line for line in shown if line.count("|") == 10]  # a name and eight methods
+    assert len(lines) == 2 + 16 + 2  # heading, problems, mean rank and worst
+    assert all(line in judged for line in lines)
+
+
 def test_the_pages_of_the_papers_tables_are_what_the_records_give() -> None:
     pages = program("pages")
     runs = pages.records()

@@ -15,13 +15,12 @@ from pathlib import Path
 from labelnoise.experiment.figure import draw_figure
 from labelnoise.experiment.grid import Experiment, cells, experiment_named
 from labelnoise.experiment.outcome import Result, gather
-from labelnoise.experiment.present import lines_of
-from labelnoise.experiment.table import as_markdown
+from labelnoise.experiment.present import lines_of, markdown_of
 from labelnoise.record.run import Run
 
 HERE = Path(__file__).parent
 RECORDS = HERE.parents[1] / "results"
-PAGES = ("mnist", "cifar10")
+PAGES = ("mnist", "cifar10", "rule")
 PLACE = re.compile(r"^\{(table|figure) (\S+)((?: \w+=\S+)*)\}$", re.MULTILINE)
 
 
@@ -61,7 +60,7 @@ def page(name: str, runs: list[Run]) -> str:
         lines = [line for line in lines_of(shown, results) if line.ours]
         if not lines:
             return "Not run yet."
-        table = as_markdown(shown.title, lines).partition("\n\n")[2].replace("## ", "### ")
+        table = markdown_of(shown, lines).partition("\n\n")[2].replace("## ", "### ")
         return f"{table}\n{_time(results)}"
 
     return PLACE.sub(filled, template(name))

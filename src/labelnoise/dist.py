@@ -11,7 +11,7 @@ def world() -> int:
     return distributed.get_world_size() if grouped else 1
 
 
-def summed(values: Tensor) -> Tensor:
+def total(values: Tensor) -> Tensor:
     """The sum over all processes, in place; the same on each of them."""
     if world() > 1:
         distributed.all_reduce(values)

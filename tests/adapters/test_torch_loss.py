@@ -6,6 +6,7 @@ import copy
 import io
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import pytest
@@ -153,7 +154,7 @@ def test_the_last_mask_keeps_no_graph() -> None:
 
 def test_repr_shows_the_settings() -> None:
     shown = repr(BARELoss(kappa=0.5, threshold="class", reduction="none"))
-    assert shown == "BARELoss(kappa=0.5, threshold='class', reduction='none')"
+    assert shown == "BARELoss(kappa=0.5, threshold='class', reduction='none', samples=0)"
 
 
 def test_bfloat16_under_autocast_trains() -> None:
@@ -245,10 +246,54 @@ def test_the_evidence_grows_in_training_only() -> None:
     assert criterion(*third).equal(other(*third))
 
 
+@pytest.mark.parametrize("threshold", ["evidence", "posterior"])
+@pytest.mark.parametrize("without_gradient", [torch.no_grad, torch.inference_mode])
+def test_a_validation_teaches_nothing_even_before_the_first_step(
+    threshold: str, without_gradient: Callable[[], Any]
+) -> None:
+    """A loop of one's own puts the network into evaluation mode, and seldom the loss."""
+    first, second, third = noisy_batches(3)
+    criterion, other = (BARELoss(threshold=threshold, samples=96) for _ in range(2))
+    with without_gradient():
+        criterion(*first)
+    for each in (second, third):
+        assert criterion(*each).equal(other(*each))
+
+
+def test_labels_may_lie_in_a_buffer_that_is_used_again() -> None:
+    batches = noisy_batches(80)
+    criterion, other = BARELoss(), BARELoss()
+    buffer = torch.empty_like(batches[0][1])
+    for logits, labels in batches:
+        assert criterion(logits, buffer.copy_(labels)).equal(other(logits, labels))
+
+
+def test_autocast_changes_nothing_in_what_the_evidence_says() -> None:
+    batches = noisy_batches(40)
+    criterion, other = BARELoss(), BARELoss()
+    for logits, labels in batches:
+        other(logits, labels)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            criterion(logits, labels)
+        assert criterion.score is not None
+        assert other.score is not None
+        assert criterion.score.equal(other.score)
+
+
+def test_the_evidence_keeps_its_precision_in_a_module_that_is_halved() -> None:
+    module = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 2), "loss": BARELoss()})
+    for each in noisy_batches(40):
+        module["loss"](*each)
+    module.half()
+    assert module["net"].weight.dtype == torch.float16
+    assert {b.dtype for b in module["loss"].buffers() if b.is_floating_point()} == {torch.float32}
+    assert module["loss"](*noisy_batches(1)[0]).isfinite()
+
+
 def test_the_evidence_is_saved_and_goes_on() -> None:
-    batches = noisy_batches(8)
+    batches = noisy_batches(75)
     criterion = BARELoss()
-    for each in batches[:4]:
+    for each in batches[:71]:  # some of them wait to be added up
         criterion(*each)
     stored = io.BytesIO()
     torch.save(criterion.state_dict(), stored)
@@ -259,7 +304,7 @@ def test_the_evidence_is_saved_and_goes_on() -> None:
     used = BARELoss()
     used(*batches[7])
     used.load_state_dict(state)
-    for each in batches[4:]:
+    for each in batches[71:]:
         expected = criterion(*each)
         assert fresh(*each).equal(expected)
         assert used(*each).equal(expected)

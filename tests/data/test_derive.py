@@ -102,6 +102,7 @@ def test_a_file_whose_name_looks_like_a_change(tmp_path: Path) -> None:
         ("classes=a/bb", "unknown class 'bb': did you mean 'b'"),
         ("classes=a/b", "no group has class 'c': add /rest, or name it"),
         ("classes=a+b/b+c", "class 'b' stands in two groups"),
+        ("rows=5,rows=7", "'rows=5,rows=7' has rows twice"),
         ("rows=301", "there are only 300 rows, not 301"),
     ],
 )

@@ -55,7 +55,7 @@ def test_markdown() -> None:
     assert matrix_markdown("Rules", LINES).splitlines()[:11] == [
         "# Rules",
         "",
-        "## accuracy, %",
+        "## accuracy, %, mean of 1 to 2 trials",
         "",
         "| | cce | bare | gce |",
         "|---|---:|---:|---:|",
@@ -69,7 +69,7 @@ def test_markdown() -> None:
 
 def test_latex_escapes_and_closes() -> None:
     text = matrix_latex("Rules", LINES)
-    assert r"accuracy, \% & cce & bare & gce \\" in text
+    assert r"accuracy, \%, mean of 1 to 2 trials & cce & bare & gce \\" in text
     assert r"easy & 91.00 & \textbf{95.00} & 91.00 \\" in text
     assert text.count(r"\begin{tabular}{lrrr}") == text.count(r"\end{tabular}") == 2
 

@@ -34,6 +34,7 @@ def test_as_printed_is_the_text_and_differs_on_cifar10() -> None:
     cifar10 = spec(preset="as-printed", dataset="cifar10").training
     assert (mnist.lr, mnist.augment) == (2e-4, False)
     assert (cifar10.lr, cifar10.augment) == (2e-3, True)
+    assert spec(preset="as-printed", dataset="cifar10:rows=1000").training == cifar10
 
 
 def test_recommended_takes_at_most_fifty_epochs() -> None:
@@ -114,6 +115,9 @@ def test_identity_is_a_plain_directory_name() -> None:
     assert "/" not in name
     assert " " not in name
     assert name.startswith("my_set-bare-")
+    changed = spec(dataset="mnist:classes=9/rest,imbalance=2.5").identity()
+    assert changed.startswith("mnist_classes_9_rest_imbalance_2.5-bare-")
+    assert len(spec(dataset=f"mnist:classes={'/'.join(map(str, range(1000)))}").identity()) < 200
 
 
 def test_spec_round_trips_through_json() -> None:

@@ -625,6 +625,8 @@ def test_empty_all_trains_on_the_whole_batch() -> None:
     with_learner(CCE(), plain).step(batch)
     assert bool(step.notes["empty"])
     assert step.weight.tolist() == [1.0] * 24
+    assert step.keep is not None
+    assert step.keep.tolist() == [True] * 24  # what was trained on is what is recorded
     assert largest_difference(weights(module), weights(plain)) <= 1e-12
 
 

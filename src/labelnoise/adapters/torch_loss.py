@@ -24,13 +24,15 @@ class BARELoss(nn.Module):
     anything between while `"evidence"` cannot tell yet. Where all weights of a batch are 0 it
     counts whole, as in the authors' released code.
 
-    The evidence is part of `state_dict`; it grows in training mode only. Where several processes
-    train together, all of them add to it.
+    The evidence is part of `state_dict`; it grows in training mode only, and not under
+    `torch.no_grad()`. Where several processes train together, all of them add to it: each must call
+    it equally often.
 
     Args:
         kappa: How many deviations above the mean a sample must be, for `"batch"` and `"class"`; 1
             by default.
-        threshold: `"evidence"`, or the published `"batch"`, `"class"`, or `"midpoint"`.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
+            `"posterior"`, to compare with.
         reduction: The weighted `"mean"`, the weighted `"sum"`, or `"none"` for one value a sample,
             times its weight.
         samples: How many samples the training set has; `"evidence"` then counts all of them in the
@@ -76,10 +78,11 @@ class BARELoss(nn.Module):
         log_probs = logits.log_softmax(dim=1)
         probs = log_probs.detach().exp()
         verdict = rule.judge(probs, labels)
-        if self.training:
+        # Many loops put the network into evaluation mode alone: there is no gradient then either.
+        if self.training and torch.is_grad_enabled():
             rule.remember(probs, labels, verdict)
         self.score, self.weight = verdict.score, or_all(verdict.weight)
-        self.selected = or_all(verdict.keep)
+        self.selected = verdict.keep | ~verdict.weight.any()
         losses = cross_entropy(log_probs, labels)
         if self.reduction == "mean":
             return weighted_mean(losses, self.weight)
@@ -88,18 +91,25 @@ class BARELoss(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        return f"kappa={self.kappa}, threshold={self.threshold!r}, reduction={self.reduction!r}"
+        return (
+            f"kappa={self.kappa}, threshold={self.threshold!r}, reduction={self.reduction!r}, "
+            f"samples={self.samples}"
+        )
 
-    def _begin(self, classes: int, device: torch.device | str) -> Rule:
-        """The rule, made as soon as the number of classes is known."""
+    def _begin(self, classes: int, device: torch.device) -> Rule:
+        """The rule, made as soon as the number of classes is known, where the logits are."""
         if self.rule is None:
-            self.rule = new_rule(
-                self.threshold,
-                self.kappa,
-                num_classes=classes,
-                samples=self.samples,
-                device=device,
-            )
+            # The first batch may be one of a validation: what is made there must learn later.
+            with torch.inference_mode(mode=False):
+                self.rule = new_rule(
+                    self.threshold,
+                    self.kappa,
+                    num_classes=classes,
+                    samples=self.samples,
+                    device=device,
+                )
+        elif isinstance(self.rule, nn.Module) and next(self.rule.buffers()).device != device:
+            self.rule.to(device)
         return self.rule
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -74,6 +74,12 @@ def name_of(data: str) -> str:
     return str(Path(os.path.expanduser(data)))
 
 
+def base_of(data: str) -> str:
+    """What a changed data set is made of; `data` itself where nothing is changed."""
+    base, change = _derived(data)
+    return base_of(base) if change else data
+
+
 def read(data: str, data_dir: Path | None = None) -> Dataset:
     """Read a data set.
 

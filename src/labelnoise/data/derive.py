@@ -43,7 +43,7 @@ class Change:
         if self.classes:
             parts.append("classes=" + "/".join("+".join(group) for group in self.classes))
         if self.imbalance is not None:
-            parts.append(f"imbalance={self.imbalance:g}")
+            parts.append(f"imbalance={self.imbalance:.15g}")
         if self.rows is not None:
             parts.append(f"rows={self.rows}")
         return ",".join(parts)
@@ -56,6 +56,8 @@ def parse_change(text: str) -> Change:
         key, _, value = part.strip().partition("=")
         if key not in READERS:
             raise unknown(f"change of a data set ({USAGE})", key, READERS)
+        if key in found:
+            raise LabelNoiseError(f"{text!r} has {key} twice")
         try:
             found[key] = READERS[key](value)
         except ValueError:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from labelnoise.experiment.outcome import Line
-from labelnoise.experiment.table import escaped
+from labelnoise.experiment.table import escaped, unbarred
 
 Values = dict[str, float | None]
 
@@ -23,21 +23,36 @@ class Matrix(NamedTuple):
         block: What it shows.
         columns: What stands beside each other.
         lines: The mean over the trials by column, for every line.
+        trials: How many of them an entry has, for all numbers that there are.
     """
 
     block: str
     columns: list[str]
     lines: dict[str, Values]
+    trials: list[int]
+
+    @property
+    def title(self) -> str:
+        """What it shows, and the mean of how many trials."""
+        if not self.trials:
+            return self.block
+        few, many = self.trials[0], self.trials[-1]
+        count = f"{many}" if few == many else f"{few} to {many}"
+        return f"{self.block}, mean of {count} trial{'' if many == 1 else 's'}"
 
 
 def matrices(lines: Sequence[Line]) -> list[Matrix]:
     """The entries of a table, by block, line and column in the order in which they come."""
     columns = list(dict.fromkeys(entry.column for entry in lines))
     found: dict[str, dict[str, Values]] = {}
+    trials: dict[str, set[int]] = {}
     for entry in lines:
         block = found.setdefault(entry.block, {})
         block.setdefault(entry.line, dict.fromkeys(columns))[entry.column] = entry.mean
-    return [Matrix(block, columns, entries) for block, entries in found.items()]
+        trials.setdefault(entry.block, set()).update([len(entry.ours)] if entry.ours else [])
+    return [
+        Matrix(block, columns, entries, sorted(trials[block])) for block, entries in found.items()
+    ]
 
 
 def mean_ranks(matrix: Matrix) -> Values:
@@ -71,7 +86,7 @@ def matrix_tables(title: str, lines: Sequence[Line]) -> list[Table]:
     """One table a block, for a terminal; the best of a line stands out."""
     tables = []
     for matrix in matrices(lines):
-        table = Table(title=f"{title}: {matrix.block}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table = Table(title=f"{title}: {matrix.title}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("", overflow="fold")
         for column in matrix.columns:
             table.add_column(column, justify="right", overflow="fold")
@@ -85,11 +100,12 @@ def matrix_markdown(title: str, lines: Sequence[Line]) -> str:
     """One heading and one table a block."""
     text = [f"# {title}"]
     for matrix in matrices(lines):
-        text += ["", f"## {matrix.block}", "", f"| | {' | '.join(matrix.columns)} |"]
+        columns = map(unbarred, matrix.columns)
+        text += ["", f"## {matrix.title}", "", f"| | {' | '.join(columns)} |"]
         text.append(f"|---|{'|'.join(['---:'] * len(matrix.columns))}|")
         for name, values in _rows(matrix):
             shown = (f"**{text}**" if best else text for text, best in values)
-            text.append(f"| {' | '.join((name, *shown))} |")
+            text.append(f"| {' | '.join((unbarred(name), *shown))} |")
     return "\n".join(text) + "\n"
 
 
@@ -97,7 +113,7 @@ def matrix_latex(title: str, lines: Sequence[Line]) -> str:
     r"""One `tabular` a block; needs \usepackage{booktabs}."""
     text = [f"% {title}"]
     for matrix in matrices(lines):
-        heading = " & ".join(map(escaped, (matrix.block, *matrix.columns)))
+        heading = " & ".join(map(escaped, (matrix.title, *matrix.columns)))
         text += [rf"\begin{{tabular}}{{l{'r' * len(matrix.columns)}}}", r"\toprule"]
         text += [rf"{heading} \\", r"\midrule"]
         for name, values in _rows(matrix):

@@ -31,13 +31,19 @@ def tables_of(experiment: Experiment, results: Sequence[Result]) -> list[Table]:
     return [runs_table(runs)] if runs else []
 
 
+def markdown_of(experiment: Experiment, made: Sequence[Line]) -> str:
+    """The table as Markdown."""
+    beside = experiment.table is not None and experiment.table.column
+    return (matrix_markdown if beside else as_markdown)(experiment.title, made)
+
+
 def present(experiment: Experiment, results: Sequence[Result], stem: Path) -> list[Path]:
     """Write the table or figure beside `stem`: the files."""
     if experiment.table is not None:
-        made, beside = lines_of(experiment, results), bool(experiment.table.column)
-        markdown, latex = (matrix_markdown, matrix_latex) if beside else (as_markdown, as_latex)
+        made = lines_of(experiment, results)
+        latex = matrix_latex if experiment.table.column else as_latex
         texts = {
-            ".md": markdown(experiment.title, made),
+            ".md": markdown_of(experiment, made),
             ".csv": as_csv(made),
             ".tex": latex(experiment.title, made),
         }

@@ -25,11 +25,14 @@ from pydantic import (
     field_validator,
 )
 
+from labelnoise.data import base_of
 from labelnoise.data.scale import SCALES
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.learner import OPTIMISERS, SCHEDULES, Recipe
 from labelnoise.method import Method
 from labelnoise.methods import method_named
+
+LONGEST = 80  # letters of a data set's name, with its changes, in the name of a directory
 
 Setting = bool | int | float | str | None
 
@@ -94,20 +97,29 @@ class Spec(BaseModel):
         """A directory's name: what a person looks for, then a hash of everything."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         short = hashlib.sha256(text.encode()).hexdigest()[:10]
-        words = (Path(self.dataset).stem, self.method, self.noise, f"seed{self.seed}", short)
+        base = base_of(self.dataset)
+        data = f"{Path(base).stem}{self.dataset.removeprefix(base)}"[:LONGEST]
+        words = (data, self.method, self.noise, f"seed{self.seed}", short)
         return "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", word) for word in words)
 
 
 def build_method(name: str, settings: Mapping[str, Any]) -> Method:
     """The method called `name` with `settings`; a wrong field suggests the nearest right one."""
+    schema = _schema(name)
+    for field in settings:
+        if field not in schema.model_fields:
+            raise unknown(f"field of method {name!r}", field, schema.model_fields)
+    return method_named(name)(**_validated(schema, settings).model_dump())
+
+
+@cache
+def _schema(name: str) -> type[BaseModel]:
+    """What checks the fields of a method; made once, for tables of many runs."""
     kind = method_named(name)
     types = get_type_hints(kind)
     known = {field.name: (types[field.name], field.default) for field in method_fields(name)}
-    for field in settings:
-        if field not in known:
-            raise unknown(f"field of method {name!r}", field, known)
     schema: type[BaseModel] = create_model(kind.__name__, **known)  # type: ignore[call-overload]
-    return kind(**_validated(schema, settings).model_dump())
+    return schema
 
 
 def method_fields(name: str) -> tuple[Field[Any], ...]:
@@ -162,7 +174,7 @@ def expand(
         raise unknown("preset", preset, presets())
     chosen = presets()[preset]
     training = {key: value for key, value in chosen.items() if key in Training.model_fields}
-    special = chosen.get("dataset", {}).get(dataset, {})
+    special = chosen.get("dataset", {}).get(base_of(dataset), {})
     training |= {key: value for key, value in special.items() if key in Training.model_fields}
     settings = {
         **chosen.get("method", {}).get(method, {}),

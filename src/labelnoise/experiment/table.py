@@ -141,13 +141,14 @@ def as_markdown(title: str, lines: Sequence[Line]) -> str:
         text += ["", f"## {block}", "", f"| | {' | '.join(headings)} |"]
         text.append(f"|---|{'|'.join(marks)}|")
         text += [
-            f"| {' | '.join(map(_unbarred, (entry.line, *_texts(entry)[: len(headings)])))} |"
+            f"| {' | '.join(map(unbarred, (entry.line, *_texts(entry)[: len(headings)])))} |"
             for entry in entries
         ]
     return "\n".join(text) + "\n"
 
 
-def _unbarred(text: str) -> str:
+def unbarred(text: str) -> str:
+    """`text` for a cell of a Markdown table."""
     return text.replace("|", r"\|")
 
 

@@ -41,7 +41,8 @@ class BARE(Method):
     """Train on the labels that a rule trusts, as far as it trusts them.
 
     Attributes:
-        threshold: `"evidence"`, or the published `"batch"`, `"class"`, or `"midpoint"`.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
+            `"posterior"`, to compare with.
         kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
     """
@@ -73,8 +74,9 @@ class BARE(Method):
         probs = log_probs.detach().exp()
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
-        chosen = verdict.weight.any()
-        weight = torch.where(chosen, verdict.weight, 1.0) if self.empty == "all" else verdict.weight
+        weight, keep, chosen = verdict.weight, verdict.keep, verdict.weight.any()
+        if self.empty == "all":
+            weight, keep = torch.where(chosen, weight, 1.0), keep | ~chosen
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
         if self.empty == "all" or bool(chosen):
@@ -83,7 +85,7 @@ class BARE(Method):
             index=batch.index,
             weight=weight,
             loss=loss.detach(),
-            keep=verdict.keep,
+            keep=keep,
             probs=probs,
             notes={**verdict.notes, "empty": ~chosen},
         )

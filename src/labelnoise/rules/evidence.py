@@ -4,7 +4,7 @@ For a sample with probabilities q and given label y,
 
     p      = (q_y - rho leak) / (1 - rho (1 - own) - rho leak)      what q_y says of the true class
     right  = p stays / (p stays + (1 - p) strays)                   Bayes' rule
-    weight = rho [right >= cut] + (1 - rho) right / mean ** (1 - rho)
+    weight = rho [right >= cut] + (1 - rho) right / now ** (1 - rho)
 
 Every mini-batch leaves sums behind, from which the next one takes these.
 - Samples that the network is surer about than it was on average about the class that it predicts
@@ -12,10 +12,20 @@ Every mini-batch leaves sums behind, from which the next one takes these.
   y where y is predicted, `strays` where something else is that the sample may be instead.
 - Their mean probabilities are the network's habits: `own` is what it usually gives to y where it
   sees y, `leak` what it gives to y where it sees something else.
-- Of the samples labelled y: the `mean` of `right`; its variance over mean (1 - mean), the largest
-  possible one, is the resolution `rho` of the class, 0 while right labels cannot be told from wrong
-  ones, 1 once they are for sure; the `cut` is halfway between the mean of what lies above `mean`
-  and the mean of what lies below, as in the midpoint rule.
+- Of the samples labelled y: the `mean` of `right`; the variance of `right` within mini-batches
+  over mean (1 - mean), the largest possible one, is the resolution `rho` of the class, 0
+  while right labels cannot be told from wrong ones, 1 once they are for sure; the `cut` is halfway
+  between the mean of what lies above `mean` and the mean of what lies below, as in the midpoint
+  rule.
+
+A class that by its votes loses more labels to another one than it keeps is not believed: that is
+what a network's mistakes look like. While it is so, no label is doubted for looking like that class
+(its `strays` and `leak` are 0), and its own labels are weighed against each other but not cut (its
+`rho` is 0).
+
+Only `now` is of the mini-batch itself: the mean of `right` over its samples labelled y and one more
+that is as good as `mean`. So a network that takes to one class and leaves another from one step to
+the next moves all labels of a class alike, and their weights not at all.
 
 While nothing is resolved, weights are about 1 and training is cross-entropy; when all is, labels
 count that look like the right ones of their class. No label is judged before the network has
@@ -26,18 +36,19 @@ more than a look into tables.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
+from labelnoise.rules.thresholds import reaches
 from labelnoise.rules.verdict import Verdict
 
-TOGETHER = (
-    32  # at most so many mini-batches wait to be added up, and 1 / 32 of all: for speed alone
-)
+# At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
+TOGETHER = 32
 
 
 class Sums(NamedTuple):
@@ -48,8 +59,9 @@ class Sums(NamedTuple):
         habits: (predicted, class) the sum of the class's probability over sure predictions.
         taken: (predicted, 3) how many samples, the sum of their largest probabilities, and how many
             of them were sure.
-        rights: (given, 5) how many samples, and the sums of `right` and of its square; of those
-            whose `right` reached the mean, how many and the sum.
+        rights: (given, 7) the sum of `right`; of those whose `right` reached the mean and of the
+            others, how many and the sum of what was missing to 1; squared differences from the mean
+            of the label's samples in the same mini-batch, and how many of them were free.
     """
 
     votes: Tensor
@@ -63,7 +75,8 @@ class Standing(NamedTuple):
 
     Attributes:
         mean: (classes,) of `right`; 1 for a class without samples.
-        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1.
+        resolution: (classes,) how well right ones can be told from wrong ones, 0 to 1; of a class
+            that is not believed 0.
         cut: (classes,) from which value of `right` on a label is taken for right.
     """
 
@@ -77,14 +90,16 @@ class Tables(NamedTuple):
 
     Attributes:
         others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
-        numbers: (5, given) `own`, `cut`, and a weight's three parts: what it is anyway, by how much
-            of `right`, and for a label that reaches the cut.
+        numbers: (4, given) `own`, `cut`, and two parts of a weight: what it is anyway, and for a
+            label that reaches the cut.
+        soft: (given,) the third one, before it is divided: for a `right` of 1.
         standing: What all that comes from.
         noise_rate: Of all labels.
     """
 
     others: Tensor
     numbers: Tensor
+    soft: Tensor
     standing: Standing
     noise_rate: Tensor
 
@@ -118,9 +133,9 @@ class Evidence(nn.Module):
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
         self.register_buffer("habits", torch.zeros(num_classes, num_classes))
         self.register_buffer("taken", torch.zeros(num_classes, 3))
-        self.register_buffer("rights", torch.zeros(num_classes, 5))
+        self.register_buffer("rights", torch.zeros(num_classes, 7))
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
-        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._waiting: list[tuple[Tensor, ...]] = []
         self._tables: Tables | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
@@ -132,24 +147,25 @@ class Evidence(nn.Module):
             )
         tables = self._look_up()
         probs = probs.detach().to(self.votes.dtype)
-        own, cut, anyway, by_right, if_kept = tables.numbers.index_select(1, labels).unbind()
+        own, cut, anyway, if_kept = tables.numbers.index_select(1, labels).unbind()
         given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        others = torch.bmm(tables.others.index_select(0, labels), probs.unsqueeze(2))
-        minus_leak, strays = others.squeeze(2).unbind(dim=1)  # times 1 - given: not yet averages
+        others = (tables.others.index_select(0, labels) * probs.unsqueeze(1)).sum(dim=2)
+        minus_leak, strays = others.unbind(dim=1)  # times 1 - given: not yet averages
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
         limits = torch.finfo(probs.dtype)
         rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
-        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=0)
-        both = torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
-        right = for_it / both.clamp_(min=limits.tiny)
-        keep = right >= cut
-        weight = torch.addcmul(anyway, by_right, right).addcmul_(if_kept, keep.to(right.dtype))
+        least = limits.tiny / limits.eps  # not 0: with no other class believed, 0 / 0
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=least)
+        right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
+        keep = reaches(right, cut)
+        weight = torch.addcmul(anyway, self._by_right(right, labels), right)
+        weight.addcmul_(if_kept, keep.to(right.dtype))
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add a mini-batch to the evidence; of all processes, where several train together."""
-        self._waiting.append((probs.detach(), labels, verdict.score))
+        self._waiting.append((probs.detach().clone(), labels.clone(), verdict.score))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
         if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
@@ -158,22 +174,34 @@ class Evidence(nn.Module):
     @torch.no_grad()
     def _add_up(self) -> None:
         """Add what waits to the sums, as if it were one mini-batch."""
+        together, classes = len(self._waiting), self.num_classes
+        step = torch.cat([torch.full_like(y, s) for s, (_, y, _) in enumerate(self._waiting)])
         probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
         probs = probs.to(right.dtype)
         largest, predicted = probs.max(dim=1)
-        one = torch.ones_like(right)
-        sure = (largest >= self._bars()[predicted]).to(right.dtype)
-        high = (right >= self._look_up().standing.mean[labels]).to(right.dtype)
+        sure = reaches(largest, self._bars()[predicted]).to(right.dtype)
+        high = reaches(right, self._look_up().standing.mean[labels]).to(right.dtype)
+        one, wrong = torch.ones_like(right), 1 - right
         new = Sums(*(torch.zeros_like(each) for each in self.sums()))
         new.votes.index_put_((labels, predicted), sure, accumulate=True)
         new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
         new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
-        columns = [one, right, right.square(), high, right * high]
-        new.rights.index_add_(0, labels, torch.stack(columns, dim=1))
+        low = 1 - high
+        columns = [right, high, wrong * high, low, wrong * low]
+        new.rights[:, :5].index_add_(0, labels, torch.stack(columns, dim=1))
+        apart = new.rights.new_zeros(together * classes, 3)
+        moments = torch.stack([one, wrong, wrong.square()], dim=1)
+        apart.index_add_(0, step * classes + labels, moments)
+        for each in (*new, apart):
+            dist.total(each)
+        count, total, squares = apart.view(together, classes, 3).unbind(dim=2)
+        differences = squares - total.square() / count.clamp(min=1)
+        new.rights[:, 5] = differences.clamp(min=0).sum(dim=0)
+        new.rights[:, 6] = (count - 1).clamp(min=0).sum(dim=0)
         before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
         for sums, each in zip(self.sums(), new, strict=True):
-            sums.mul_(before).add_(dist.summed(each))
-        self.seen += new.rights[:, 0].sum().long()
+            sums.mul_(before).add_(each)
+        self.seen += count.sum().long()
         self._waiting, self._tables = [], None
 
     def sums(self) -> Sums:
@@ -191,26 +219,25 @@ class Evidence(nn.Module):
 
     def standing(self) -> Standing:
         """What the labels of every class are like."""
-        tiny = torch.finfo(self.votes.dtype).eps
-        count, total, squares, above, above_total = self.rights.unbind(dim=1)
-        mean = torch.where(count > 0, total / count, 1.0)
-        most = mean * (1 - mean)
-        # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
-        some = (count > 0) & (most > tiny)
-        spread = torch.where(some, (squares / count - mean.square()) / most, 0.0)
-        below, below_total = count - above, total - above_total
-        high = torch.where(above > 0, above_total / above, 1.0)
-        low = torch.where(below > 0, below_total / below, 0.0)
-        return Standing(mean.clamp(min=tiny), spread.clamp(0, 1), (high + low) / 2)
+        return self._look_up().standing
 
     def noise_rate(self) -> Tensor:
         """The fraction of wrong labels, as far as it is known."""
-        count, total, *_ = self.rights.sum(dim=0)
-        return torch.where(count > 0, 1 - total / count, 0.0)
+        _, high, high_wrong, low, low_wrong, *_ = self.rights.sum(dim=0)
+        count = high + low
+        return torch.where(count > 0, (high_wrong + low_wrong) / count, 0.0)
 
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"num_classes={self.num_classes}, samples={self.samples}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the network to another device, but not to another precision."""
+        device = fn(torch.empty(0, device=self.votes.device)).device
+        self._waiting = [_on(device, *each) for each in self._waiting]
+        self._tables = None
+        super()._apply(lambda each: each.to(device), recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """What waits to be added up, for a checkpoint."""
@@ -218,30 +245,58 @@ class Evidence(nn.Module):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go back to it."""
-        device = self.votes.device
         self.steps = state["steps"]
-        self._waiting = [(p.to(device), y.to(device), r.to(device)) for p, y, r in state["waiting"]]
+        self._waiting = [_on(self.votes.device, *each) for each in state["waiting"]]
         self._tables = None
+
+    def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
+        """By how much of `right` each label counts: less where its class looks good just now."""
+        tables = self._look_up()
+        mean = tables.standing.mean
+        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
+        now = mean.index_add(0, labels, right).div_(counted)
+        by_class = tables.soft * now.pow_(tables.standing.resolution - 1)
+        return by_class.index_select(0, labels)
 
     def _look_up(self) -> Tables:
         """What a judgement looks up, made anew after the sums have changed."""
-        if self._tables is None or self._tables.numbers.device != self.votes.device:
+        if self._tables is None:
             self._tables = self._made_tables()
         return self._tables
 
     @torch.no_grad()
     def _made_tables(self) -> Tables:
-        standing, habits = self.standing(), self._habits()
+        standing, habits = self._standing(), self._habits()
         stays, strays = self._stays_and_strays()
-        resolved = standing.resolution
+        believed = self._believed(stays, strays)
+        resolved = standing.resolution * believed
         own = 1 - resolved * (1 - habits.diagonal())
         minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
+        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1) * believed
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
-        by_right = (1 - resolved) * standing.mean ** (resolved - 1) * judged
-        numbers = [own, standing.cut, 1 - judged, by_right, resolved * judged]
-        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1)
-        return Tables(others, torch.stack(numbers), standing, self.noise_rate())
+        numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
+        standing = standing._replace(resolution=resolved)
+        return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
+
+    def _standing(self) -> Standing:
+        """By their `right` alone, whether or not the class is believed."""
+        limits = torch.finfo(self.rights.dtype)
+        right, high, high_wrong, low, low_wrong, squares, free = self.rights.unbind(dim=1)
+        count = high + low
+        mean = torch.where(count > 0, right / count, 1.0)
+        missing = torch.where(count > 0, (high_wrong + low_wrong) / count, 0.0)
+        most = mean * missing  # mean (1 - mean), precise next to 0 and to 1
+        # With nothing to resolve, or with nothing but rounding, all labels of the class are alike.
+        some = (free > 0) & (most > limits.eps)
+        resolution = torch.where(some, squares / (free * most), 0.0).clamp(0, 1)
+        above = torch.where(high > 0, 1 - high_wrong / high, 1.0)
+        below = torch.where(low > 0, 1 - low_wrong / low, 0.0)
+        return Standing(mean.clamp(min=limits.eps), resolution, (above + below) / 2)
+
+    def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
+        """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
+        return (stays > strays.amax(dim=0)).to(stays.dtype)
 
     def _bars(self) -> Tensor:
         """(classes,) from which probability on a prediction is sure: their mean so far."""
@@ -252,8 +307,8 @@ class Evidence(nn.Module):
         """How likely the label of a class is right, and (given, true) which wrong one it is.
 
         A class begins with as many votes for its own label as there are classes, so that labels are
-        trusted until something speaks against them; and with one vote for every other label: a
-        confusion that was not seen yet is not impossible.
+        trusted until something speaks against them; and with one vote for every other label, by
+        which the first wrong ones are shared out.
         """
         own, all_votes, prior = self.votes.diagonal(), self.taken[:, 2], self.num_classes
         stays = (own + prior) / (all_votes + prior)
@@ -268,3 +323,7 @@ class Evidence(nn.Module):
     def _lateness(self, step: int) -> float:
         """The weight of a step in all sums, before they are divided by that of the last."""
         return step * (step + 1)
+
+
+def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(each.to(device) for each in tensors)

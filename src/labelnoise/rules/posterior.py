@@ -43,7 +43,6 @@ class Posterior(nn.Module):
                 "threshold 'posterior' must know when an epoch ends: pass samples, the number of "
                 "rows of the training set"
             )
-        self.num_classes = num_classes
         self.samples = samples
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
@@ -63,7 +62,7 @@ class Posterior(nn.Module):
         total = self.before.sum(dim=1, keepdim=True)
         transition = self.before / total.clamp(min=1)
         own = probs.gather(1, place).squeeze(1) * transition.diagonal()[labels]
-        given = (probs @ transition).gather(1, place).squeeze(1)
+        given = (probs * transition.T[labels]).sum(dim=1)
         right: Tensor = own / given.clamp(min=torch.finfo(own.dtype).tiny)
         return right
 
@@ -74,8 +73,8 @@ class Posterior(nn.Module):
         sure = largest >= verdict.notes["thresholds"][predicted]
         new = torch.zeros_like(self.votes)
         new.index_put_((predicted, labels), sure.to(new.dtype), accumulate=True)
-        self.votes += dist.summed(new)
-        self.seen += dist.summed(torch.full_like(self.seen, len(labels)))
+        self.votes += dist.total(new)
+        self.seen += dist.total(torch.full_like(self.seen, len(labels)))
         over = self.seen >= self.samples
         self.before.copy_(torch.where(over, self.votes, self.before))
         self.votes.mul_(~over)

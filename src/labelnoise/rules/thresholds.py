@@ -64,7 +64,7 @@ def midpoint_thresholds(probs: Tensor, labels: Tensor) -> Tensor:
 
     Where one of the two parts is empty (all probabilities equal) the threshold is 0: keep all.
     """
-    upper = _reaches(probs, probs.mean(dim=0))
+    upper = reaches(probs, probs.mean(dim=0))
     above = upper.sum(dim=0)
     below = len(probs) - above
     highs = probs * upper
@@ -108,7 +108,7 @@ def thresholds(
 def select(probs: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     """Which samples to keep: those whose given label's probability reaches its threshold."""
     given = _given(probs.detach(), labels).to(thresholds.dtype)
-    return _reaches(given, thresholds.index_select(0, labels.long()))
+    return reaches(given, thresholds.index_select(0, labels.long()))
 
 
 @dataclass
@@ -161,6 +161,6 @@ def _given(probs: Tensor, labels: Tensor) -> Tensor:
     return probs.gather(1, labels.long().unsqueeze(1)).squeeze(1)
 
 
-def _reaches(value: Tensor, bar: Tensor) -> Tensor:
+def reaches(value: Tensor, bar: Tensor) -> Tensor:
     """Whether a value that is not negative is at least `bar`, up to what rounding may have done."""
     return value * (1 + TOLERANCE * torch.finfo(value.dtype).eps) >= bar
