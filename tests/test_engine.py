@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from labelnoise import Batch, Learner, Method, Problem, Step
 from labelnoise.data.scale import raw
 from labelnoise.data.train import Train
-from labelnoise.engine import Held, fit
+from labelnoise.engine import TESTED, Held, fit
 from labelnoise.learner import Recipe
 from labelnoise.seeds import stream
 
@@ -98,3 +99,21 @@ def test_weights_that_are_not_0_or_1_show_in_their_mean() -> None:
     assert row["weight_mean"] == pytest.approx(0.5 * 4 / 8)
     assert row["selected_fraction"] == 4 / 8
     assert row["label_precision"] == 1
+
+
+def test_with_nothing_held_out_the_training_loss_drives_the_schedule() -> None:
+    inputs = torch.arange(len(TRUTH), dtype=torch.float32)[:, None]
+    networks = iter(Fixed(each) for each in (SIX, FOUR))
+    problem = Problem(
+        TRUTH,
+        CLASSES,
+        lambda: Learner(next(networks), Recipe(schedule="plateau", lr=1.0)),
+        stream(0, "method"),
+    )
+    method = Two()
+    train = Train(inputs, TRUTH, raw(inputs), batch_size=4, seed=0)
+    rows, _ = fit(method, problem, train, epochs=1)
+    missing = {key for key, value in rows[0].items() if value is None}
+    assert missing >= {*TESTED, "validation_loss", "validation_accuracy"}
+    schedules = [learner.schedule for learner in method.learners()]
+    assert all(isinstance(each, ReduceLROnPlateau) and each.best == 0.25 for each in schedules)

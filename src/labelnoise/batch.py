@@ -43,6 +43,7 @@ class Step:
             `noise_rate` scalar, what the method takes it for.
         keep: (batch,) boolean, the labels that the method takes for right; by default those of the
             samples that counted.
+        score: (batch,) how likely each label is right, where the method can tell.
     """
 
     index: Tensor
@@ -51,3 +52,4 @@ class Step:
     probs: Tensor | None = None
     notes: Mapping[str, Tensor] = field(default_factory=dict)
     keep: Tensor | None = None
+    score: Tensor | None = None

@@ -24,6 +24,7 @@ from labelnoise.record.tally import Tally
 from labelnoise.seeds import derive
 
 EVALUATION_BATCH = 2048
+TESTED = ("test_accuracy", "test_accuracy_mean", "test_accuracy_balanced")
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ def fit(
     train: Train,
     *,
     epochs: int,
-    validation: Held,
-    test: Held,
+    validation: Held | None = None,
+    test: Held | None = None,
     truth: Tensor | None = None,
     trace: Collection[int] = (),
     journal: Journal | None = None,
@@ -54,8 +55,8 @@ def fit(
         problem: What it is told beforehand.
         train: What it learns from.
         epochs: When to stop.
-        validation: Labels as given; drives the schedule.
-        test: Labels that are right; nothing is chosen by it.
+        validation: Labels as given; drives the schedule. Without, the loss of the training does.
+        test: Labels that are right; nothing is chosen by it. Without, its numbers are `None`.
         truth: True labels of the training set, for precision and recall alone.
         trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
         journal: Where rows and state are kept; training goes on from what it holds.
@@ -77,9 +78,11 @@ def fit(
             row = tally.row(truth, epoch=number + 1, trace=number + 1 in trace)
             trained = perf_counter()
             row["lr"] = method.learners()[0].lr
-            losses, assessed = _assess(method, train.scaling, validation, test, problem.num_classes)
-            row |= assessed
+            losses, validated = _validate(method, train.scaling, validation)
+            row |= validated
+            row |= _test(method, train.scaling, test, problem.num_classes)
             _check(losses, number + 1)
+            losses = losses or [row["train_loss"]] * len(method.learners())
             for learner, loss in zip(method.learners(), losses, strict=True):
                 learner.advance(loss)
             row["train_seconds"] = trained - begin
@@ -97,31 +100,33 @@ def evaluate(forward: Callable[[Tensor], Tensor], inputs: Tensor, scaling: Scali
     return torch.cat([forward(scaling(chunk)) for chunk in torch.split(inputs, EVALUATION_BATCH)])
 
 
-def _assess(
-    method: Method, scaling: Scaling, validation: Held, test: Held, num_classes: int
-) -> tuple[list[float], Row]:
-    """The numbers of an epoch on data that it did not train on; each network's validation loss.
+def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list[float], Row]:
+    """Each network's loss on the validation part, where there is one, and what to record of it."""
+    if held is None:
+        return [], {"validation_loss": None, "validation_accuracy": None}
+    losses, accuracies = [], []
+    for opinion in method.opinions():
+        scores = evaluate(opinion, held.inputs, scaling)
+        losses.append(float(method.validation_loss(scores, held.labels)))
+        accuracies.append(float(accuracy(scores.argmax(dim=1).cpu(), held.labels.cpu())))
+    return losses, {"validation_loss": mean(losses), "validation_accuracy": mean(accuracies)}
+
+
+def _test(method: Method, scaling: Scaling, held: Held | None, num_classes: int) -> Row:
+    """How many of the test part are right.
 
     Of several networks the one that is better on the test part stands in the row, as in the paper,
     with the mean of all beside it; nothing is chosen by either.
     """
-    losses, validated, tested, balanced = [], [], [], []
+    if held is None:
+        return dict.fromkeys(TESTED)
+    plain, balanced = [], []
     for opinion in method.opinions():
-        scores = evaluate(opinion, validation.inputs, scaling)
-        losses.append(float(method.validation_loss(scores, validation.labels)))
-        guessed = scores.argmax(dim=1).cpu()
-        validated.append(float(accuracy(guessed, validation.labels.cpu())))
-        predicted = evaluate(opinion, test.inputs, scaling).argmax(dim=1).cpu()
-        tested.append(float(accuracy(predicted, test.labels.cpu())))
-        balanced.append(float(balanced_accuracy(predicted, test.labels.cpu(), num_classes)))
-    better = tested.index(max(tested))
-    return losses, {
-        "validation_loss": mean(losses),
-        "validation_accuracy": mean(validated),
-        "test_accuracy": tested[better],
-        "test_accuracy_mean": mean(tested),
-        "test_accuracy_balanced": balanced[better],
-    }
+        predicted = evaluate(opinion, held.inputs, scaling).argmax(dim=1).cpu()
+        plain.append(float(accuracy(predicted, held.labels.cpu())))
+        balanced.append(float(balanced_accuracy(predicted, held.labels.cpu(), num_classes)))
+    better = plain.index(max(plain))
+    return dict(zip(TESTED, (plain[better], mean(plain), balanced[better]), strict=True))
 
 
 def _check(losses: list[float], epoch: int) -> None:

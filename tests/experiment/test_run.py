@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import labelnoise
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.parts import digest, divide
 from labelnoise.experiment.predict import Predictor, inputs_of
-from labelnoise.experiment.run import train
+from labelnoise.experiment.run import fulfil, train
 from labelnoise.noise import parse
 
 QUICK = {"epochs": 2}
@@ -240,3 +242,17 @@ def test_public_names_are_all_there() -> None:
     assert set(labelnoise.__all__) == set(dir(labelnoise))
     with pytest.raises(AttributeError, match="nothing"):
         _ = labelnoise.nothing
+
+
+def test_a_whole_run_trains_on_every_row_and_holds_nothing_out(tmp_path: Path) -> None:
+    ask = Ask("digits", noise="symmetric:0.3", epochs=2, whole=True)
+    run = fulfil(ask, out=tmp_path)
+    assert run.header["rows"] == {"train": 1797, "validation": 0, "test": 0}
+    assert sorted(run.samples["row"]) == list(range(1797))
+    assert abs(run.header["realised_noise"]["rate"] - 0.3) < 0.03
+    summary = run.summary()
+    assert summary["test_accuracy"] is summary["test_accuracy_best"] is None
+    assert summary["label_precision"] > 0.5
+    assert fulfil(ask, out=tmp_path).path == run.path
+    other = fulfil(replace(ask, whole=False), out=tmp_path)
+    assert other.path != run.path

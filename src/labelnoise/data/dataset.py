@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,9 @@ class Dataset:
         verified: Whether the labels are known to be right (a benchmark), so that they may
             serve as the truth even when no noise is planted.
         split: How the rows become a training and a validation part.
+        ids: What each row is called, such as a file's name; without, rows have numbers.
+        originals: Each row as its owner wrote it, column by column (or all of a text as `text`), to
+            show it to a person; without, the inputs themselves are shown.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Dataset:
     flips: Mapping[int, int] | None = None
     verified: bool = False
     split: Split = stratified_split
+    ids: tuple[str, ...] = ()
+    originals: Sequence[Mapping[str, str]] = ()
 
     @cached_property
     def fingerprint(self) -> Any:

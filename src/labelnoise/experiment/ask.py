@@ -28,6 +28,7 @@ class Ask:
     trace: Sequence[int] = ()
     seed: int = 0
     data_seed: int = 0
+    whole: bool = False
 
     def without_data(self) -> Spec:
         """The spec as far as it is clear before the data are read; what is misspelt is an error."""
@@ -67,4 +68,5 @@ class Ask:
             trace=self.trace,
             seed=self.seed,
             data_seed=self.data_seed,
+            whole=self.whole,
         )

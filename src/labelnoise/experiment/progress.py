@@ -46,7 +46,8 @@ class Progress:
         """Show where a run is."""
         self.begun = True
         done, total = 0 if row is None else row["epoch"], spec.training.epochs
-        accuracy = "" if row is None else f"test {100 * row['test_accuracy']:.2f} %"
+        tested = None if row is None else row["test_accuracy"]
+        accuracy = "" if tested is None else f"test {100 * tested:.2f} %"
         if row is None:
             self._bar.add_task(f"{spec.method} on {spec.dataset}", total=total, accuracy="")
         self._bar.update(self._bar.task_ids[-1], completed=done, accuracy=accuracy)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from labelnoise import nets
 from labelnoise.data import read
@@ -22,7 +23,7 @@ from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import estimated_rate, estimator
 from labelnoise.experiment.header import header_of, samples_of
 from labelnoise.experiment.learners import new_learners
-from labelnoise.experiment.parts import Parts, digest, divide
+from labelnoise.experiment.parts import Parts, digest, divide, undivided
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
 from labelnoise.noise import parse
@@ -117,7 +118,8 @@ def fulfil(
     path = Path(out) / spec.identity()
     if finished(path):
         return Run(path)
-    parts = divide(dataset, parse(ask.noise), ask.data_seed)
+    division = undivided if spec.whole else divide
+    parts = division(dataset, parse(ask.noise), ask.data_seed)
     return _train(spec, Workplace(dataset, parts, place, Path(out), watch))
 
 
@@ -193,14 +195,19 @@ def _train(spec: Spec, place: Workplace, patience: float = 0) -> Run:
             problem,
             training,
             epochs=spec.training.epochs,
-            validation=Held(parts.validation.inputs.to(device), supply.validation.to(device)),
-            test=Held(parts.test.inputs.to(device), parts.test.labels.to(device)),
+            validation=_held(parts.validation.inputs, supply.validation, device),
+            test=_held(parts.test.inputs, parts.test.labels, device),
             truth=None if parts.train.truth is None else parts.train.truth.to(device),
             trace=spec.trace,
             journal=journal,
             watch=None if watch is None else partial(watch, spec),
         )
         return journal.finish(samples_of(parts.train, tally))
+
+
+def _held(inputs: Tensor, labels: Tensor, device: torch.device) -> Held | None:
+    """A part that is not trained on, where there is one."""
+    return Held(inputs.to(device), labels.to(device)) if len(labels) else None
 
 
 def _noise_rate(spec: Spec, place: Workplace) -> float | None:

@@ -74,6 +74,7 @@ class Spec(BaseModel):
     trace: tuple[int, ...] = ()
     seed: int = 0
     data_seed: int = 0
+    whole: bool = False  # trained on every row, nothing held out
 
     @field_validator("trace")
     @classmethod
@@ -95,7 +96,9 @@ class Spec(BaseModel):
 
     def identity(self) -> str:
         """A directory's name: what a person looks for, then a hash of everything."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        # Runs from before there were whole ones keep their names.
+        since = None if self.whole else {"whole"}
+        text = json.dumps(self.model_dump(mode="json", exclude=since), sort_keys=True)
         short = hashlib.sha256(text.encode()).hexdigest()[:10]
         base = base_of(self.dataset)
         data = f"{Path(base).stem}{self.dataset.removeprefix(base)}"[:LONGEST]
@@ -153,6 +156,7 @@ def expand(
     trace: Sequence[int] = (),
     seed: int = 0,
     data_seed: int = 0,
+    whole: bool = False,
 ) -> Spec:
     """Everything that a run needs, from a preset and what the user changes of it.
 
@@ -169,6 +173,7 @@ def expand(
         trace: Epochs whose thresholds are kept for every mini-batch.
         seed: Initialisation and order.
         data_seed: Split and noise.
+        whole: Whether to train on every row.
     """
     if preset not in presets():
         raise unknown("preset", preset, presets())
@@ -202,6 +207,7 @@ def expand(
         "trace": tuple(sorted(set(trace))),
         "seed": seed,
         "data_seed": data_seed,
+        "whole": whole,
     }
     return _validated(Spec, spec)
 

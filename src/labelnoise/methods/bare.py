@@ -88,6 +88,7 @@ class BARE(Method):
             keep=keep,
             probs=probs,
             notes={**verdict.notes, "empty": ~chosen},
+            score=verdict.score,
         )
 
     def validation_loss(self, log_probs: Tensor, labels: Tensor) -> Tensor:

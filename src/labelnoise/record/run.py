@@ -84,6 +84,7 @@ class Run:
         if not rows:
             raise LabelNoiseError(f"{self.path} has no finished epoch yet")
         last, tests = rows[-1], [row["test_accuracy"] for row in rows]
+        tested = None not in tests  # an audit trains on all there is
         spec = self.header["spec"]
         return {
             "method": spec["method"],
@@ -99,8 +100,8 @@ class Run:
             # Of several networks; runs of older versions had only one.
             "test_accuracy_mean": last.get("test_accuracy_mean", last["test_accuracy"]),
             "test_accuracy_balanced": last["test_accuracy_balanced"],
-            "test_accuracy_last10": sum(tests[-10:]) / len(tests[-10:]),
-            "test_accuracy_best": max(tests),
+            "test_accuracy_last10": sum(tests[-10:]) / len(tests[-10:]) if tested else None,
+            "test_accuracy_best": max(tests) if tested else None,
             "label_precision": last["label_precision"],
             "label_recall": last["label_recall"],
             "selected_fraction": last["selected_fraction"],

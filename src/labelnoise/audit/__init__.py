@@ -1,0 +1,1 @@
+"""Which labels are wrong, and what a person does about it."""
