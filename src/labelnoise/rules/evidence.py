@@ -44,7 +44,7 @@ from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
-from labelnoise.rules.thresholds import reaches
+from labelnoise.rules.thresholds import reaches, slack
 from labelnoise.rules.verdict import Verdict
 
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
@@ -90,8 +90,8 @@ class Tables(NamedTuple):
 
     Attributes:
         others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
-        numbers: (4, given) `own`, `cut`, and two parts of a weight: what it is anyway, and for a
-            label that reaches the cut.
+        numbers: (4, given) `own`, `cut` less what rounding may do, and two parts of a weight: what
+            it is anyway, and for a label that reaches the cut.
         soft: (given,) the third one, before it is divided: for a `right` of 1.
         standing: What all that comes from.
         noise_rate: Of all labels.
@@ -157,15 +157,18 @@ class Evidence(nn.Module):
         least = limits.tiny / limits.eps  # not 0: with no other class believed, 0 / 0
         for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=least)
         right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
-        keep = reaches(right, cut)
+        keep = right >= cut
         weight = torch.addcmul(anyway, self._by_right(right, labels), right)
         weight.addcmul_(if_kept, keep.to(right.dtype))
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
-        """Add a mini-batch to the evidence; of all processes, where several train together."""
-        self._waiting.append((probs.detach().clone(), labels.clone(), verdict.score))
+        """Add a mini-batch to the evidence; of all processes, where several train together.
+
+        It may wait to be added, so that none of the three may be changed from here on.
+        """
+        self._waiting.append((probs.detach(), labels, verdict.score))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
         if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
@@ -175,7 +178,8 @@ class Evidence(nn.Module):
     def _add_up(self) -> None:
         """Add what waits to the sums, as if it were one mini-batch."""
         together, classes = len(self._waiting), self.num_classes
-        step = torch.cat([torch.full_like(y, s) for s, (_, y, _) in enumerate(self._waiting)])
+        sizes = torch.tensor([len(labels) for _, labels, _ in self._waiting])
+        step = torch.arange(together).repeat_interleave(sizes).to(self.votes.device)
         probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
         probs = probs.to(right.dtype)
         largest, predicted = probs.max(dim=1)
@@ -252,10 +256,8 @@ class Evidence(nn.Module):
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
         """By how much of `right` each label counts: less where its class looks good just now."""
         tables = self._look_up()
-        mean = tables.standing.mean
-        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
-        now = mean.index_add(0, labels, right).div_(counted)
-        by_class = tables.soft * now.pow_(tables.standing.resolution - 1)
+        now = tables.standing.mean.scatter_reduce(0, labels, right, "mean", include_self=True)
+        by_class = now.pow_(tables.standing.resolution - 1).mul_(tables.soft)
         return by_class.index_select(0, labels)
 
     def _look_up(self) -> Tables:
@@ -275,7 +277,8 @@ class Evidence(nn.Module):
         others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1) * believed
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
-        numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
+        cut = standing.cut / slack(standing.cut)
+        numbers = torch.stack([own, cut, 1 - judged, resolved * judged])
         standing = standing._replace(resolution=resolved)
         return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
 
