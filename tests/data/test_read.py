@@ -9,7 +9,7 @@ from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
 NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
-UNDERSTOOD = f"give a .npz, .csv, .tsv or .parquet file or one of {', '.join(NAMES)}"
+UNDERSTOOD = f"give a .npz, .npy, .csv, .tsv or .parquet file or one of {', '.join(NAMES)}"
 
 
 def message(data: str) -> str:
@@ -20,7 +20,7 @@ def message(data: str) -> str:
 
 def test_the_registered_names() -> None:
     assert list(DATASETS) == NAMES
-    assert list(FORMATS) == [".npz", ".csv", ".tsv", ".parquet"]
+    assert list(FORMATS) == [".npz", ".npy", ".csv", ".tsv", ".parquet"]
     for name, source in DATASETS.items():
         assert source.name == name
         assert source.explains
