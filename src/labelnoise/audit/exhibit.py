@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from labelnoise.data.dataset import Dataset
 
@@ -17,10 +18,11 @@ Exhibit = dict[str, Any]
 """One of `image` (a data URI), `text`, or `table` (pairs of a column and a value)."""
 
 SIDE = 96  # pixels of a thumbnail; smaller images stay as they are and are magnified by the page
-CRISP = 64  # an image up to this many pixels wide is kept to the pixel, a larger one as a photograph
+CRISP = 64  # images up to so many pixels are kept to the pixel, larger ones as photographs
 LONGEST_TEXT = 2000  # characters
 LONGEST_CELL = 200
 MOST_COLUMNS = 40
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # none that is a program, as EPS is
 TEXT = "text"  # the only column of an original that is shown as running text
 
 
@@ -33,17 +35,44 @@ def exhibits(dataset: Dataset, rows: Sequence[int]) -> Iterator[Exhibit]:
     return (_numbers(dataset.inputs[row].tolist()) for row in rows)
 
 
+def file_of(dataset: Dataset, row: int) -> Path | None:
+    """The image file that a row was read from, if it is one and still there."""
+    if not dataset.ids or len(dataset.inputs.shape) != 4:
+        return None
+    place = Path(dataset.name)
+    file = (place if place.is_dir() else place.parent) / dataset.ids[row]
+    return file if file.is_file() else None
+
+
 # --- images ---------------------------------------------------------------------------------------
 
 
 def _images(dataset: Dataset, rows: Sequence[int]) -> Iterator[Exhibit]:
     low, high = _range(dataset, rows)
     for row in rows:
+        if (file := _opened(file_of(dataset, row))) is not None:
+            yield {"image": _uri(file)}
+            continue
         pixels = dataset.inputs[row].numpy()
         if pixels.dtype != np.uint8:
             share = (pixels.astype(np.float64) - low) / ((high - low) or 1)
             pixels = (255 * share).round().clip(0, 255).astype(np.uint8)
         yield {"image": _uri(_picture(pixels))}
+
+
+def _opened(file: Path | None) -> Image.Image | None:
+    """The file itself, sharper than what a network is given; nothing if it cannot be read."""
+    if file is None:
+        return None
+    try:
+        with Image.open(file, formats=FORMATS) as image:
+            image.draft("RGB", (2 * SIDE, 2 * SIDE))
+            upright = ImageOps.exif_transpose(image)
+            picture = upright.convert("L" if upright.mode == "L" else "RGB")
+            picture.thumbnail((SIDE, SIDE))
+            return picture
+    except Exception:  # decoders raise nearly anything; the pixels that were read are shown instead
+        return None
 
 
 def _range(dataset: Dataset, rows: Sequence[int]) -> tuple[float, float]:

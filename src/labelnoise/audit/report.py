@@ -1,7 +1,7 @@
 """Report: an audit as one HTML page, to see how wrong the labels are and to put them right.
 
-The page lies in `page/`; its data are made here. It opens from disk, asks for nothing, and gives back
-`decisions.csv`, which `labelnoise apply` takes.
+The page lies in `page/`; its data are made here. It opens from disk, asks for nothing, and gives
+back `decisions.csv`, which `labelnoise apply` takes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import labelnoise
 from labelnoise.audit.exhibit import exhibits
 from labelnoise.audit.findings import Findings
+from labelnoise.audit.writers import writer_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.record.page import write_page
 
@@ -33,7 +34,6 @@ def write_report(
     findings: Findings,
     dataset: Dataset,
     *,
-    new_classes: bool = False,
     most: int = MOST,
 ) -> int:
     """Write the page of an audit.
@@ -42,7 +42,6 @@ def write_report(
         path: The page.
         findings: What the audit says, in the order of the data.
         dataset: The data it is of.
-        new_classes: Whether a reviewer may give a label that no sample has yet.
         most: How many suspects to show at most.
 
     Returns:
@@ -54,7 +53,7 @@ def write_report(
         "made": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
         "version": labelnoise.__version__,
         "audit": identity(findings),
-        "new_classes": new_classes,
+        "new_classes": writer_of(dataset.name).new_classes,
         **_overview(findings),
         "suspects": _columns(findings, dataset, rows),
     }
@@ -91,9 +90,7 @@ def _overview(findings: Findings) -> Json:
         "expected_precision": summary["expected_precision"],
         "by_budget": summary["expected_precision_by_budget"],
         "samples_per_class": np.bincount(findings.given, minlength=count).tolist(),
-        "issues_per_class": np.bincount(
-            findings.given[findings.issue], minlength=count
-        ).tolist(),
+        "issues_per_class": np.bincount(findings.given[findings.issue], minlength=count).tolist(),
         "transition": _cells(findings.transition),
     }
 
