@@ -13,6 +13,7 @@ from labelnoise import __version__
 from labelnoise.errors import LabelNoiseError, unknown
 
 CATALOGUES = ("methods", "experiments", "datasets", "nets", "noises", "presets")
+TOOLS = ("cleanlab", "fiftyone", "label-studio", "csv")
 NOISE_HELP = "wrong labels to plant, such as symmetric:0.5 ('labelnoise list noises')"
 
 
@@ -102,6 +103,9 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     report = command("report", "write one HTML page of all runs in a folder")
     report.add_argument("folder", type=Path, metavar="DIR", help="where the runs are")
     report.add_argument("--out", type=Path, help="HTML file (default: DIR/report.html)")
+
+    _add_apply(command("apply", "make a corrected copy of audited labels, or take it back"))
+    _add_export(command("export", "write an audit for another tool"))
 
     pack = command("pack", "keep header and rows of finished runs as small files")
     pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
@@ -193,6 +197,43 @@ def _add_reproduce(reproduce: _Parser) -> None:
     )
     reproduce.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
     _add_json(reproduce)
+
+
+def _add_apply(apply: _Parser) -> None:
+    apply.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="an audit's folder")
+    apply.add_argument(
+        "decisions", type=Path, nargs="?", metavar="DECISIONS", help="what its page exported"
+    )
+    apply.add_argument(
+        "--out",
+        type=Path,
+        metavar="NEW",
+        help="the copy: of the kind that was audited, for a named data set a CSV file",
+    )
+    files = apply.add_mutually_exclusive_group()
+    files.add_argument("--link", action="store_true", help="link the files of a folder")
+    files.add_argument("--copy", action="store_true", help="copy the files of a folder (default)")
+    apply.add_argument(
+        "--undo",
+        type=Path,
+        nargs="?",
+        const=True,
+        metavar="NEW",
+        help="remove what apply made at NEW, if nothing of it was changed since",
+    )
+    apply.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
+    _add_json(apply)
+
+
+def _add_export(export: _Parser) -> None:
+    export.add_argument("folder", type=Path, metavar="DIR", help="an audit's folder")
+    export.add_argument("--to", required=True, choices=TOOLS, help="the tool")
+    export.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write")
+    export.add_argument(
+        "--decisions", type=Path, metavar="FILE", help="decisions to go with --to csv"
+    )
+    export.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
+    _add_json(export)
 
 
 def _add_data(command: _Parser) -> None:

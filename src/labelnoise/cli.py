@@ -221,6 +221,56 @@ def _report(options: Namespace) -> None:
     print(f"{count} run{'' if count == 1 else 's'}: {page}")
 
 
+def _apply(options: Namespace) -> None:
+    from labelnoise.audit.apply import apply, undo
+
+    if options.undo:
+        made = options.out if options.undo is True else options.undo
+        if made is None:
+            raise LabelNoiseError("name what is to be undone: labelnoise apply --undo NEW")
+        count = undo(made)
+        report = {"undone": str(made), "files": count}
+        print(json.dumps(report) if options.json else f"removed {count} files: {made}")
+        return
+    if not (options.folder and options.decisions and options.out):
+        raise LabelNoiseError("apply needs DIR, DECISIONS and --out NEW (see labelnoise apply -h)")
+    done = apply(
+        options.folder,
+        options.decisions,
+        options.out,
+        link=options.link,
+        data_dir=options.data_dir,
+    )
+    if done.planted:
+        print(
+            f"labelnoise: warning: the audit planted {done.planted} wrong labels to try itself "
+            "out; the copy has those that were not decided",
+            file=sys.stderr,
+        )
+    if options.json:
+        files = {"out": str(done.out), "changes": str(done.changes)}
+        print(json.dumps({**done.counts, **files}))
+        return
+    counts = done.counts
+    print(f"{counts['relabel']} relabelled, {counts['bad']} left out, {counts['keep']} kept")
+    print(f"labels: {done.out}")
+    print(f"changes: {done.changes}")
+
+
+def _export(options: Namespace) -> None:
+    from labelnoise.audit.export import export
+
+    count = export(
+        options.folder,
+        options.to,
+        options.out,
+        decisions=options.decisions,
+        data_dir=options.data_dir,
+    )
+    report = {"samples": count, "to": options.to, "out": str(options.out)}
+    print(json.dumps(report) if options.json else f"{count} samples: {options.out}")
+
+
 def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
@@ -273,6 +323,8 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "show": _show,
     "compare": _compare,
     "report": _report,
+    "apply": _apply,
+    "export": _export,
     "pack": _pack,
     "list": _list,
 }

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import labelnoise
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.table import changed_settings, named, percent
-from labelnoise.record.disk import write_atomically
+from labelnoise.record.page import write_page
 from labelnoise.record.run import HEADER, PACKED, Run
 
 Json = dict[str, Any]
@@ -31,7 +31,6 @@ How = tuple[tuple[str, str], ...]  # what was asked of method and training
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-PLACE = "{{ report }}"  # where the page takes its data
 METRICS = {  # one chart each: its title and unit
     "test_accuracy": ("Test accuracy", "percent"),
     "label_precision": ("Label precision", "percent"),
@@ -92,16 +91,8 @@ def write_report(folder: Path, out: Path) -> int:
         ],
         **_contents(trials),
     }
-    page = resources.files("labelnoise.experiment").joinpath("report.html").read_text("utf-8")
-    text = page.replace(PLACE, _embeddable(report), 1)
-    write_atomically(out, lambda file: file.write(text.encode()))
+    write_page(resources.files("labelnoise.experiment"), "report.html", report, out)
     return len(trials)
-
-
-def _embeddable(report: Json) -> str:
-    """JSON in ASCII without any `<`, so that nothing in it can end the script that holds it."""
-    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -1,0 +1,143 @@
+// --- the suspects as a grid of which only what is in sight exists ---
+
+const KIND = Object.keys(suspects[0]?.exhibit ?? {table: []}).find((key) => ["image", "text", "table"].includes(key));
+const CARD = KIND === "image" ? {width: 132, height: 176} : {width: 264, height: 196};
+const GAP = 10;
+const BEYOND = 2; // lines of cards that exist above and below the window
+const SUMMARY = 5; // columns of a table that a card has room for
+
+const grid = {shown: [], place: new Map(), current: null, cards: new Map(), columns: 1};
+
+function lay() {
+  const width = byId("list").clientWidth;
+  const narrowest = Math.min(CARD.width, (width - GAP) / (KIND === "image" ? 2 : 1));
+  grid.columns = Math.max(1, Math.floor((width + GAP) / (narrowest + GAP)));
+  grid.width = (width - GAP * (grid.columns - 1)) / grid.columns;
+  const lines = Math.ceil(grid.shown.length / grid.columns);
+  byId("list").style.height = `${Math.max(0, lines * (CARD.height + GAP) - GAP)}px`;
+  for (const card of grid.cards.values()) card.remove();
+  grid.cards.clear();
+  drawGrid();
+}
+
+function drawGrid() {
+  const step = CARD.height + GAP;
+  const top = -byId("list").getBoundingClientRect().top;
+  const first = Math.max(0, Math.floor(top / step) - BEYOND) * grid.columns;
+  const last = Math.max(0, Math.ceil((top + innerHeight) / step) + BEYOND) * grid.columns;
+  const wanted = new Set(grid.shown.slice(first, last));
+  for (const [suspect, card] of grid.cards) {
+    if (wanted.has(suspect)) continue;
+    card.remove();
+    grid.cards.delete(suspect);
+  }
+  for (const suspect of wanted) {
+    if (!grid.cards.has(suspect)) addCard(suspect);
+  }
+}
+
+function addCard(suspect) {
+  const place = grid.place.get(suspect);
+  const [line, column] = [Math.floor(place / grid.columns), place % grid.columns];
+  const card = makeCard(suspect, place);
+  card.style.width = `${grid.width}px`;
+  card.style.height = `${CARD.height}px`;
+  card.style.transform = `translate(${column * (grid.width + GAP)}px, ${line * (CARD.height + GAP)}px)`;
+  grid.cards.set(suspect, card);
+  byId("list").append(card);
+}
+
+function makeCard(suspect, place) {
+  const verdict = decisions.get(suspect.row);
+  const here = suspect === grid.current;
+  const card = make("div", {
+    class: `card ${KIND} ${verdict?.decision ?? "open"}`, role: "option", id: `suspect-${suspect.row}`,
+    "aria-selected": String(here), "aria-posinset": place + 1, "aria-setsize": grid.shown.length,
+  }, small(suspect), makePair(suspect, verdict), makeFoot(suspect, verdict));
+  card.addEventListener("click", () => goTo(suspect, {still: true}));
+  return card;
+}
+
+// The card of a suspect anew, where there is one.
+function redraw(suspect) {
+  grid.cards.get(suspect)?.remove();
+  if (grid.cards.delete(suspect) && grid.place.has(suspect)) addCard(suspect);
+}
+
+function makePair(suspect, verdict) {
+  const [given, suggested] = [classes[suspect.given], classes[suspect.suggested]];
+  const after = {[RELABEL]: verdict?.label, [KEEP]: given}[verdict?.decision] ?? suggested;
+  const same = given === after;
+  return make("div", {class: "pair", title: same ? given : `${given} \u2192 ${after}`},
+    make("span", {class: same ? "after" : "before"}, given),
+    ...(same ? [] : [make("span", {class: "arrow", "aria-label": "to"}, "\u2192"), make("span", {class: "after"}, after)]));
+}
+
+const STATES = {[KEEP]: "\u2713 kept", [RELABEL]: "\u2192 relabelled", [BAD]: "\u2715 bad"};
+
+function makeFoot(suspect, verdict) {
+  const name = make("span", {class: "id", title: suspect.id}, suspect.id);
+  const state = verdict ? STATES[verdict.decision] : percent(suspect.confidence, 0);
+  const about = verdict ? {class: "state"} : {class: "sure", title: "confidence of the suggestion"};
+  return make("div", {class: "foot"}, name, make("span", about, state));
+}
+
+function small({exhibit, id}) {
+  if (exhibit.image) return picture(exhibit.image, id);
+  if (exhibit.text !== undefined) return make("p", {class: "words"}, exhibit.text);
+  return table(exhibit.table.slice(0, SUMMARY), exhibit.table.length - SUMMARY + (exhibit.left ?? 0));
+}
+
+function large({exhibit, id}) {
+  if (exhibit.image) return picture(exhibit.image, id);
+  if (exhibit.text !== undefined) return make("p", {class: "words", tabindex: 0}, exhibit.text);
+  return table(exhibit.table, exhibit.left ?? 0);
+}
+
+function picture(address, name) {
+  const image = make("img", {src: address, alt: `sample ${name}`, draggable: "false"});
+  image.addEventListener("load", () => image.classList.toggle("crisp", image.naturalWidth <= 64));
+  return make("div", {class: "picture"}, image);
+}
+
+function table(pairs, left) {
+  const lines = pairs.map(([name, value]) =>
+    make("tr", {}, make("th", {scope: "row", title: name}, name), make("td", {title: value}, value)));
+  const rest = left > 0 ? [make("p", {class: "note"}, `and ${left} more`)] : [];
+  return make("div", {class: "features"}, make("table", {}, make("tbody", {}, ...lines)), ...rest);
+}
+
+// --- where one is ---
+
+function goTo(suspect, {still = false} = {}) {
+  const before = grid.current;
+  grid.current = suspect ?? null;
+  for (const each of new Set([before, grid.current])) if (each) redraw(each);
+  if (suspect && !still) intoSight(grid.place.get(suspect));
+  if (suspect) byId("list").setAttribute("aria-activedescendant", `suspect-${suspect.row}`);
+  drawDetail();
+}
+
+function intoSight(place) {
+  const line = Math.floor(place / grid.columns);
+  const top = byId("list").getBoundingClientRect().top + line * (CARD.height + GAP);
+  const ceiling = byId("bar").getBoundingClientRect().height + GAP;
+  const narrow = getComputedStyle(byId("detail")).position === "fixed";
+  const floor = innerHeight - GAP - (narrow ? byId("detail").offsetHeight : 0);
+  if (top < ceiling) scrollBy(0, top - ceiling);
+  else if (top + CARD.height > floor) scrollBy(0, Math.min(top - ceiling, top + CARD.height - floor));
+  drawGrid();
+}
+
+function step(by) {
+  const place = grid.place.get(grid.current) ?? -1;
+  const next = Math.min(Math.max(place + by, 0), grid.shown.length - 1);
+  if (grid.shown[next]) goTo(grid.shown[next]);
+}
+
+// The next one that is undecided, round the end if need be; without any, simply the next.
+function nextOpen(place) {
+  const {shown} = grid;
+  const turn = [...shown.slice(place + 1), ...shown.slice(0, place)];
+  return turn.find((suspect) => !decisions.has(suspect.row)) ?? shown[Math.min(place + 1, shown.length - 1)];
+}

@@ -1,0 +1,195 @@
+// --- the noise at a glance ---
+
+const classes = report.classes;
+const number = (value) => value.toLocaleString("en");
+const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)} %`;
+const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+
+function writeHead() {
+  document.title = `Labels of ${report.data}`;
+  byId("title").textContent = document.title;
+  const shown = suspects.length;
+  const flagged = suspects.filter((suspect) => suspect.issue).length;
+  const left = report.issues - flagged;
+  const facts = [
+    `${plural(report.samples, "label")}, ${number(report.issues)} flagged as wrong.`,
+    `This page shows ${number(shown)}: ${number(flagged)} flagged and the ${number(shown - flagged)} next worst.`,
+    ...(left > 0 ? [`${number(left)} more are flagged in issues.csv.`] : []),
+    `Made ${report.made} by labelnoise ${report.version}.`,
+  ];
+  byId("made").textContent = facts.join(" ");
+}
+
+function writeRate() {
+  const [low, high] = report.interval;
+  byId("rate").textContent = percent(report.noise_rate);
+  byId("interval").textContent = `by estimate; 95 %: ${percent(low)} to ${percent(high)}`;
+  const [range, point] = byId("scale").children;
+  range.style.left = `${100 * low}%`;
+  range.style.width = `${100 * Math.max(high - low, .002)}%`;
+  point.style.left = `${100 * report.noise_rate}%`;
+  byId("told").textContent = expectation();
+  drawBudgets();
+}
+
+function expectation() {
+  if (report.issues === 0) return "No label is flagged: there is (almost) nothing to review.";
+  const flagged = `${number(report.issues)} of ${plural(report.samples, "label")} ${report.issues === 1 ? "is" : "are"} flagged`;
+  return `${flagged}; about ${percent(report.expected_precision, 0)} of them should be wrong.`;
+}
+
+// How far a reviewer gets with so much patience.
+function drawBudgets() {
+  const useful = Object.entries(report.by_budget).filter(([budget]) => budget <= Math.max(2 * report.issues, 20));
+  const line = (tag, ...texts) => make("tr", {}, ...texts.map((text) => make(tag, {}, text)));
+  const lines = useful.slice(-6).map(([budget, precision]) =>
+    line("td", number(Number(budget)), number(Math.round(budget * precision)), percent(precision, 0)));
+  if (lines.length === 0) return;
+  byId("budgets").append(make("thead", {}, line("th", "worst reviewed", "wrong found", "share")), make("tbody", {}, ...lines));
+}
+
+function drawBars() {
+  const lines = classes.map((name, place) => {
+    const [all, flagged] = [report.samples_per_class[place], report.issues_per_class[place]];
+    return {name, place, all, flagged, share: all ? flagged / all : 0};
+  });
+  const most = Math.max(...lines.map((line) => line.share), .01);
+  const longest = Math.max(...classes.map((name) => name.length));
+  byId("bars").style.setProperty("--names", `${Math.min(Math.max(longest, 2), 14)}ch`);
+  lines.sort((one, other) => other.share - one.share || other.flagged - one.flagged);
+  byId("bars").append(...lines.map((line) => {
+    const fill = make("i");
+    fill.style.width = `${100 * line.share / most}%`;
+    const button = make("button", {type: "button", class: "share", title: `${line.name}: ${line.flagged} of ${line.all} flagged`},
+      make("span", {class: "name"}, line.name), make("span", {class: "track"}, fill),
+      make("span", {class: "value"}, `${percent(line.share)} of ${number(line.all)}`));
+    button.addEventListener("click", () => choosePair(line.place, null));
+    return button;
+  }));
+}
+
+// --- heat map: a canvas, so that a hundred classes are no ten thousand elements ---
+
+const NAMED = 24; // classes whose names have room beside the map
+const WRITTEN = 12; // classes whose numbers have room in the cells
+const heat = {cells: new Map(), row: 0, column: 0, focused: false};
+
+function prepareHeat() {
+  for (const [row, column, value] of report.transition) heat.cells.set(row * classes.length + column, value);
+  heat.most = Math.max(.001, ...report.transition.filter(([row, column]) => row !== column).map(([, , value]) => value));
+  heat.pairs = new Map();
+  for (const {given, suggested} of suspects) {
+    const key = suggested * classes.length + given;
+    heat.pairs.set(key, (heat.pairs.get(key) ?? 0) + 1);
+  }
+  const canvas = byId("heat");
+  canvas.setAttribute("aria-label", `Estimated transition matrix of ${classes.length} classes`);
+  canvas.addEventListener("pointermove", (event) => pointHeat(cellAt(event)));
+  canvas.addEventListener("pointerleave", () => pointHeat(null));
+  canvas.addEventListener("click", (event) => chooseCell(cellAt(event)));
+  canvas.addEventListener("focus", () => pointHeat([heat.row, heat.column]));
+  canvas.addEventListener("blur", () => pointHeat(null));
+  canvas.addEventListener("keydown", moveInHeat);
+  new ResizeObserver(drawHeat).observe(canvas.parentElement);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawHeat);
+}
+
+function drawHeat() {
+  const canvas = byId("heat"), count = classes.length;
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const room = Math.min(canvas.parentElement.clientWidth - 32, 420);
+  const sharp = devicePixelRatio || 1;
+  heat.margin = count <= NAMED ? Math.min(84, 12 + 6.2 * Math.max(...classes.map((name) => Math.min(name.length, 12)))) : 0;
+  heat.size = Math.max(1, (room - heat.margin) / count);
+  if (count > NAMED) heat.size = Math.max(1, Math.floor(heat.size));
+  heat.size = Math.min(heat.size, 34);
+  const side = heat.margin + heat.size * count;
+  canvas.width = canvas.height = Math.ceil(side * sharp);
+  canvas.style.width = canvas.style.height = `${side}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(sharp, sharp);
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  const gap = heat.size > 8 ? 1 : 0;
+  for (let row = 0; row < count; row++) {
+    for (let column = 0; column < count; column++) drawCell(pen, row, column, gap, colour);
+  }
+  if (heat.margin) drawNames(pen, colour);
+  if (heat.point) {
+    const [row, column] = heat.point;
+    pen.strokeStyle = colour("--ink");
+    pen.lineWidth = 2;
+    pen.strokeRect(heat.margin + column * heat.size, heat.margin + row * heat.size, heat.size, heat.size);
+  }
+}
+
+function drawCell(pen, row, column, gap, colour) {
+  const value = heat.cells.get(row * classes.length + column) ?? 0;
+  const [x, y] = [heat.margin + column * heat.size, heat.margin + row * heat.size];
+  const strength = Math.min(1, (value / heat.most) ** .75);
+  pen.fillStyle = colour("--rule");
+  pen.globalAlpha = row === column ? 1 : .35;
+  pen.fillRect(x, y, heat.size - gap, heat.size - gap);
+  if (row !== column && value) {
+    pen.fillStyle = colour("--accent");
+    pen.globalAlpha = strength;
+    pen.fillRect(x, y, heat.size - gap, heat.size - gap);
+  }
+  pen.globalAlpha = 1;
+  const digits = Math.round(100 * value);
+  if (classes.length > WRITTEN || heat.size < 22 || !digits) return;
+  pen.fillStyle = colour(row !== column && strength > .55 ? "--page" : "--ink");
+  pen.textAlign = "center";
+  pen.fillText(String(digits), x + (heat.size - gap) / 2, y + heat.size / 2);
+}
+
+function drawNames(pen, colour) {
+  pen.fillStyle = colour("--faint");
+  classes.forEach((name, place) => {
+    const text = name.length > 12 ? `${name.slice(0, 11)}\u2026` : name;
+    const middle = heat.margin + (place + .5) * heat.size;
+    pen.textAlign = "right";
+    pen.fillText(text, heat.margin - 6, middle, heat.margin - 8);
+    pen.save();
+    pen.translate(middle, heat.margin - 6);
+    pen.textAlign = text.length > 2 ? "left" : "center";
+    if (text.length > 2) pen.rotate(-Math.PI / 2);
+    pen.fillText(text, 0, 0, heat.margin - 8);
+    pen.restore();
+  });
+}
+
+function cellAt({offsetX, offsetY}) {
+  const row = Math.floor((offsetY - heat.margin) / heat.size);
+  const column = Math.floor((offsetX - heat.margin) / heat.size);
+  const inside = [row, column].every((place) => place >= 0 && place < classes.length);
+  return inside ? [row, column] : null;
+}
+
+function pointHeat(cell) {
+  heat.point = cell;
+  drawHeat();
+  if (!cell) return byId("cell").textContent = "";
+  const [row, column] = [heat.row, heat.column] = cell;
+  const value = heat.cells.get(row * classes.length + column) ?? 0;
+  const count = heat.pairs.get(row * classes.length + column) ?? 0;
+  const what = row === column ? `${classes[row]} given as itself` : `${classes[row]} given as ${classes[column]}`;
+  byId("cell").textContent = `${what}: ${percent(value, 2)}, ${plural(count, "suspect")}`;
+}
+
+function chooseCell(cell) {
+  if (cell) choosePair(cell[1], cell[0]);
+}
+
+function moveInHeat(event) {
+  const steps = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+  if (event.key === "Enter") chooseCell([heat.row, heat.column]);
+  else if (event.key in steps) {
+    const inside = (place) => Math.min(Math.max(place, 0), classes.length - 1);
+    const [down, right] = steps[event.key];
+    pointHeat([inside(heat.row + down), inside(heat.column + right)]);
+  } else return;
+  event.preventDefault();
+  event.stopPropagation();
+}

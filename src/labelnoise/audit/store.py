@@ -1,0 +1,111 @@
+"""An audit on disk: what was found, read back in the order of the data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelnoise.audit.findings import COLUMNS, Findings
+from labelnoise.audit.source import Source
+from labelnoise.errors import LabelNoiseError
+
+ISSUES = "issues.csv"
+SUMMARY = "summary.json"
+
+Lines = list[dict[str, str]]
+
+
+def read_source(folder: Path) -> Source:
+    """What data an audit is of."""
+    source: Source | None = _summary(folder / SUMMARY).get("source")
+    if source is None:
+        raise LabelNoiseError(f"{folder / SUMMARY} does not say what was audited: audit again")
+    return source
+
+
+def read_findings(folder: Path, ids: Callable[[], Sequence[str]]) -> Findings:
+    """Read what an audit found, in the order of the data.
+
+    Args:
+        folder: The audit.
+        ids: Gives the names of all samples in the order of the data; it is asked only where they
+            are not the numbers of rows, which have an order of their own.
+    """
+    summary, lines = _summary(folder / SUMMARY), _lines(folder / ISSUES)
+    try:
+        return _findings(summary, _by_number(lines) or _by_name(lines, ids()))
+    except LabelNoiseError:
+        raise
+    except (KeyError, ValueError, TypeError) as error:
+        raise LabelNoiseError(
+            f"{folder}: {ISSUES} and {SUMMARY} are not those of one audit ({error!r}): audit again"
+        ) from error
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise LabelNoiseError(
+            f"{path}: {error.strerror or error}; name a folder that `labelnoise audit` made"
+        ) from error
+    except ValueError as error:
+        raise LabelNoiseError(f"{path}: damaged ({error}); audit again") from error
+    return found
+
+
+def _lines(path: Path) -> Lines:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file, strict=True))
+    except OSError as error:
+        raise LabelNoiseError(f"{path}: {error.strerror or error}") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise LabelNoiseError(f"{path}: damaged ({error}); audit again") from error
+
+
+def _by_number(lines: Lines) -> Lines:
+    """Lines in the order of their rows, if that is what their samples are called."""
+    names = [line[COLUMNS[0]] for line in lines]
+    if not all(name.isascii() and name.isdecimal() for name in names):
+        return []
+    return [lines[place] for place in np.argsort([int(name) for name in names], kind="stable")]
+
+
+def _by_name(lines: Lines, ids: Sequence[str]) -> Lines:
+    found = {line[COLUMNS[0]]: line for line in lines}
+    return [found[name] for name in ids]
+
+
+def _findings(summary: dict[str, Any], lines: Lines) -> Findings:
+    if len(lines) != summary["samples"]:
+        raise ValueError(f"{len(lines)} lines, {summary['samples']} samples")
+    classes = tuple(summary["classes"])
+    place = {name: number for number, name in enumerate(classes)}
+    name, issue, quality, given, predicted, confidence, selected = COLUMNS
+
+    def numbers(column: str) -> Any:
+        return np.array([float(line[column]) for line in lines], dtype=np.float64)
+
+    def labels(column: str) -> Any:
+        return np.array([place[line[column]] for line in lines], dtype=np.int64)
+
+    low, high = summary["noise_rate_interval"]
+    return Findings(
+        classes=classes,
+        ids=tuple(line[name] for line in lines),
+        given=labels(given),
+        quality=numbers(quality),
+        predicted=labels(predicted),
+        confidence=numbers(confidence),
+        selected=numbers(selected),
+        issue=np.array([line[issue].lower() in ("true", "1") for line in lines], dtype=np.bool_),
+        noise_rate=summary["noise_rate"],
+        interval=(low, high),
+        transition=np.array(summary["transition"], dtype=np.float64),
+    )

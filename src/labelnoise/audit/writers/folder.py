@@ -1,0 +1,82 @@
+"""A copy of a folder of class folders, by links or copies, each file in its new class."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from labelnoise.audit.writers.correction import Correction
+from labelnoise.errors import LabelNoiseError
+
+
+def write_folder(correction: Correction, out: Path) -> None:
+    """Make the new tree; what was not audited, such as a test part, comes along as it is."""
+    root = correction.path
+    rows = {correction.name(row): row for row in range(len(correction.labels))}
+    bad = {correction.name(row) for row in correction.bad}
+    stay = [name for name in files_below(root) if text(name) not in bad]
+    moved = [name for name in stay if rows.get(text(name)) in correction.changed]
+    taken = set(stay) - set(moved)
+    out.mkdir()
+    for name in sorted(taken):
+        _bring(root / name, out / name, link=correction.link)
+    for name in moved:
+        row = rows[text(name)]
+        new = _moved(name, correction.before[row], correction.changed[row])
+        place = _free(new, taken, correction.before[row])
+        taken.add(place)
+        _bring(root / name, out / place, link=correction.link)
+
+
+def files_below(root: Path) -> Iterator[str]:
+    """All files below a folder, relative to it, links followed unless they lead in a circle."""
+    seen = set()
+    for folder, inner, files in os.walk(root, followlinks=True):
+        found = os.stat(folder)
+        if (found.st_dev, found.st_ino) in seen:
+            inner.clear()
+            continue
+        seen.add((found.st_dev, found.st_ino))
+        inner.sort()
+        for name in sorted(files):
+            yield Path(folder, name).relative_to(root).as_posix()
+
+
+def text(name: str) -> str:
+    """A file's name as the audit spells it: bytes that are no text are spelt out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _moved(name: str, old: str, new: str) -> str:
+    """The name in another class folder, which is the first or, within `train`, the second."""
+    if new.startswith(".") or new.strip() != new or any(sign in new for sign in "/\\\0"):
+        raise LabelNoiseError(f"{new!r} cannot be the name of a class folder: choose another")
+    parts = list(PurePosixPath(name).parts)
+    place = 0 if text(parts[0]) == old else 1
+    parts[place] = new
+    return str(PurePosixPath(*parts))
+
+
+def _free(name: str, taken: set[str], old: str) -> str:
+    """The name, or one that tells where the file came from if the new folder has such a file."""
+    path = PurePosixPath(name)
+    place, number = name, 1
+    while place in taken:
+        more = "" if number == 1 else f"-{number}"
+        place = str(path.with_name(f"{path.stem}-from-{old}{more}{path.suffix}"))
+        number += 1
+    return place
+
+
+def _bring(file: Path, place: Path, *, link: bool) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not link:
+        shutil.copy2(file, place)
+        return
+    actual = file.resolve()
+    try:
+        os.link(actual, place)
+    except OSError:  # another disk, or one without hard links
+        os.symlink(actual, place)
