@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
+    from labelnoise.audit.audit import Audit as Audit
+    from labelnoise.audit.audit import audit as audit
     from labelnoise.audit.findings import Findings as Findings
     from labelnoise.audit.recorder import Recorder as Recorder
     from labelnoise.batch import Batch as Batch
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from labelnoise.rules.evidence import Evidence as Evidence
 
 _HOME = {
+    "Audit": "audit.audit",
     "BARE": "methods.bare",
     "BARELoss": "adapters.torch_loss",
     "Batch": "batch",
@@ -49,6 +52,7 @@ _HOME = {
     "Recorder": "audit.recorder",
     "Run": "record.run",
     "Step": "batch",
+    "audit": "audit.audit",
     "bare_select": "methods.bare",
     "corrupt": "noise",
     "fit": "engine",

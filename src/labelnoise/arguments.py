@@ -63,6 +63,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         made[name].add_argument("--debug", action="store_true", help="show tracebacks")
         return made[name]
 
+    _add_audit(command("audit", "find the wrong labels of your data"))
     _add_train(command("train", "train a method on data with wrong labels"))
 
     demo = command("demo", "train cross-entropy and BARE on half-wrong digits")
@@ -117,6 +118,26 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     return parser, made
 
 
+def _add_audit(audit: _Parser) -> None:
+    _add_data(audit)
+    audit.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for what is found"
+    )
+    audit.add_argument(
+        "--noise",
+        default="none",
+        metavar="KIND:RATE",
+        help="plant wrong labels in good ones, to try the audit out ('labelnoise list noises')",
+    )
+    _add_net(audit)
+    audit.add_argument("--epochs", type=int, help="default: 12, or more for few rows")
+    audit.add_argument("--batch-size", type=int, help="default: 16 to 128, by the number of rows")
+    audit.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
+    audit.add_argument("--data-seed", type=int, default=0, help="planted noise (default: 0)")
+    _add_device(audit)
+    _add_json(audit)
+
+
 def _add_train(train: _Parser) -> None:
     _add_data(train)
     train.add_argument(
@@ -136,11 +157,7 @@ def _add_train(train: _Parser) -> None:
         help="verified samples for a method that needs them: a file like DATA, or how many rows of "
         "the validation part to trust (default: all of it where the true labels are known)",
     )
-    train.add_argument(
-        "--net",
-        default="auto",
-        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
-    )
+    _add_net(train)
     train.add_argument(
         "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
     )
@@ -168,7 +185,7 @@ def _add_train(train: _Parser) -> None:
     train.add_argument(
         "--tensorboard", action="store_true", help="also log for TensorBoard, in the run's folder"
     )
-    train.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+    _add_device(train)
     _add_json(train)
 
 
@@ -245,6 +262,18 @@ def _add_data(command: _Parser) -> None:
     )
     columns.add_argument("--image", metavar="NAME", help="column of paths of images to learn from")
     columns.add_argument("--text", metavar="NAME", help="column of texts to learn from")
+
+
+def _add_net(command: _Parser) -> None:
+    command.add_argument(
+        "--net",
+        default="auto",
+        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
+    )
+
+
+def _add_device(command: _Parser) -> None:
+    command.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
 
 
 def _add_json(command: _Parser) -> None:
