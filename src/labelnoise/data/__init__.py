@@ -1,4 +1,4 @@
-"""Data sets by name and files by suffix, all read into one `Dataset`."""
+"""Data sets by name, files by suffix and folders of images, all read into one `Dataset`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from labelnoise.data.dataset import Dataset
 from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
+from labelnoise.data.folder import read_folder
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.npz import read_npz
 from labelnoise.data.split import Split, paper_split, stratified_split
@@ -95,12 +96,15 @@ def read(data: str, data_dir: Path | None = None) -> Dataset:
     if change:
         return derive(read(base, data_dir), parse_change(change), name_of(data))
     path = Path(name_of(data))
+    if path.is_dir():
+        return read_folder(path)
     if path.suffix.lower() in FORMATS and path.is_file():
         return FORMATS[path.suffix.lower()](path)
     if path.suffix or path.exists() or len(path.parts) > 1:
         problem = "this kind of file is not understood" if path.exists() else "no such file"
         raise LabelNoiseError(
-            f"{data}: {problem}; give a {' or '.join(FORMATS)} file or one of {', '.join(DATASETS)}"
+            f"{data}: {problem}; give a {' or '.join(FORMATS)} file, a folder of class folders, "
+            f"or one of {', '.join(DATASETS)}"
         )
     raise unknown("data set", data, DATASETS)
 

@@ -11,15 +11,19 @@ from typing import Any
 from torch import Tensor
 
 from labelnoise.data.split import Split, stratified_split
+from labelnoise.data.stored import Inputs, walk
+
+HASHED = 4096  # rows at a time
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Inputs and labels as they were read, whole and in memory.
+    """Inputs and labels as they were read.
 
     Attributes:
         name: What the user asked for.
-        inputs: (rows, features) or (rows, channels, height, width); uint8 pixels or float32.
+        inputs: (rows, features) or (rows, channels, height, width); uint8 pixels or float32. In
+            memory, or in files that are decoded when needed.
         labels: (rows,) int64, in [0, len(classes)).
         classes: What each label is called.
         test_inputs: The official test part, if there is one.
@@ -31,27 +35,31 @@ class Dataset:
         ids: What each row is called, such as a file's name; without, rows have numbers.
         originals: Each row as its owner wrote it, column by column (or all of a text as `text`), to
             show it to a person; without, the inputs themselves are shown.
+        skipped: What could not be read and is therefore no row.
     """
 
     name: str
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     classes: tuple[str, ...]
-    test_inputs: Tensor | None = None
+    test_inputs: Inputs | None = None
     test_labels: Tensor | None = None
     flips: Mapping[int, int] | None = None
     verified: bool = False
     split: Split = stratified_split
     ids: tuple[str, ...] = ()
     originals: Sequence[Mapping[str, str]] = ()
+    skipped: tuple[str, ...] = ()
 
     @cached_property
     def fingerprint(self) -> Any:
         """A hash of the content so far, to copy and go on with; data sets are hashed only once."""
         state = hashlib.blake2b(digest_size=16)
-        for tensor in (self.inputs, self.labels, self.test_inputs, self.test_labels):
-            if tensor is not None:
-                state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                state.update(tensor.contiguous().numpy().data)
+        for values in (self.inputs, self.labels, self.test_inputs, self.test_labels):
+            if values is not None:
+                state.update(f"{values.dtype}{tuple(values.shape)}".encode())
+                # Files by their pixels, too: where inputs lie does not make another data set.
+                for chunk in walk(values, HASHED):
+                    state.update(chunk.contiguous().numpy().data)
         state.update("\0".join(self.classes).encode())
         return state

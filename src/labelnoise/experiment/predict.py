@@ -10,6 +10,7 @@ from torch import Tensor
 from labelnoise.data import DATASETS, FORMATS, read
 from labelnoise.data.npz import read_rows
 from labelnoise.data.scale import Scaling
+from labelnoise.data.stored import Files, Inputs
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
 from labelnoise.errors import LabelNoiseError
@@ -57,9 +58,9 @@ class Predictor:
         )
         self._method.load_state_dict(run.checkpoint()["method"])
 
-    def probs(self, inputs: Tensor) -> Tensor:
+    def probs(self, inputs: Inputs) -> Tensor:
         """Class probabilities of inputs as stored in the data: (rows, ...) -> (rows, classes)."""
-        inputs = torch.as_tensor(inputs)
+        inputs = inputs if isinstance(inputs, Files) else torch.as_tensor(inputs)
         if (inputs.dtype == torch.uint8) is not self._bytes:
             trained, these = ("bytes", "not") if self._bytes else ("numbers", "bytes")
             raise LabelNoiseError(f"the run was trained on {trained}, these inputs are {these}")
@@ -73,7 +74,7 @@ class Predictor:
 
 def inputs_of(
     data: str, classes: tuple[str, ...], data_dir: Path | None = None
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Inputs, Tensor | None]:
     """What to predict: the rows of a file, labelled or not, or a data set's test part.
 
     A data set without a test part gives all its rows.

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.npz import read_rows
+from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
 from labelnoise.experiment.parts import Noisy
@@ -104,7 +105,7 @@ class Supply:
         validation: (rows,) labels of the validation part, those that are trusted put right.
     """
 
-    inputs: Tensor | None
+    inputs: Inputs | None
     labels: Tensor | None
     validation: Tensor
 
