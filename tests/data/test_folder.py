@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from labelnoise.data import read
-from labelnoise.data.folder import read_folder, read_folder_rows
+from labelnoise.data import Columns, Known, read
+from labelnoise.data.folder import folder_rows, read_folder
 from labelnoise.errors import LabelNoiseError
 
 from .pictures import CLASSES, coloured, noise, save, truncated
@@ -66,7 +66,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
         os.mkdir(folder)
     except OSError:
         pytest.skip("this file system takes only text")
-    shutil.copy(save(tmp_path / "dog/a.png", noise(4, 4)), folder + b"/\xff.png")
+    shutil.copy(os.fsencode(save(tmp_path / "dog/a.png", noise(4, 4))), folder + b"/\xff.png")
     dataset = read_folder(tmp_path)
     assert dataset.classes == (r"caf\xe9", "dog")
     assert dataset.ids == (r"caf\xe9/\xff.png", "dog/a.png")
@@ -254,7 +254,10 @@ def test_a_changed_pixel_is_another_data_set(tmp_path: Path) -> None:
 
 def test_fewer_rows_of_a_folder(tmp_path: Path) -> None:
     dataset = read(f"{coloured(tmp_path, each=4)}:rows=5")
-    assert len(dataset.labels) == len(dataset.inputs) == 5
+    assert len(dataset.labels) == len(dataset.inputs) == len(dataset.ids) == 5
+    whole = read_folder(tmp_path)
+    for name, row in zip(dataset.ids, dataset.inputs, strict=True):
+        assert row.equal(whole.inputs[whole.ids.index(name)])
 
 
 # --- to predict -----------------------------------------------------------------------------------
@@ -262,7 +265,9 @@ def test_fewer_rows_of_a_folder(tmp_path: Path) -> None:
 
 def test_rows_with_labels(tmp_path: Path) -> None:
     coloured(tmp_path, each=2)
-    inputs, labels, ids = read_folder_rows(tmp_path, ("red", "grey", "green", "blue"), (3, 8, 8))
+    inputs, labels, ids = folder_rows(
+        tmp_path, Known(("red", "grey", "green", "blue"), shape=(3, 8, 8))
+    )
     assert inputs.shape == (6, 3, 8, 8)
     assert labels is not None
     assert labels.tolist() == [3, 3, 2, 2, 0, 0]
@@ -272,7 +277,7 @@ def test_rows_with_labels(tmp_path: Path) -> None:
 def test_rows_without_labels(tmp_path: Path) -> None:
     for name in ("b.png", "a.jpg", "holiday/c.png", "red/d.png"):
         save(tmp_path / name, Image.new("RGB", (40, 20)))
-    inputs, labels, ids = read_folder_rows(tmp_path, CLASSES, (1, 16, 16))
+    inputs, labels, ids = folder_rows(tmp_path, Known(CLASSES, shape=(1, 16, 16)))
     assert inputs.shape == (4, 1, 16, 16)
     assert labels is None
     assert ids == ("holiday/c.png", "red/d.png", "a.jpg", "b.png")
@@ -281,7 +286,7 @@ def test_rows_without_labels(tmp_path: Path) -> None:
 def test_rows_of_a_test_part(tmp_path: Path) -> None:
     coloured(tmp_path / "train", each=3)
     coloured(tmp_path / "test", each=1)
-    _, labels, ids = read_folder_rows(tmp_path, CLASSES, (3, 16, 16))
+    _, labels, ids = folder_rows(tmp_path, Known(CLASSES, shape=(3, 16, 16)))
     assert labels is not None
     assert labels.tolist() == [0, 1, 2]
     assert ids == ("test/blue/000.png", "test/green/000.png", "test/red/000.png")
@@ -289,4 +294,16 @@ def test_rows_of_a_test_part(tmp_path: Path) -> None:
 
 def test_no_rows(tmp_path: Path) -> None:
     with pytest.raises(LabelNoiseError, match="there are no images in it"):
-        read_folder_rows(tmp_path, CLASSES, (3, 16, 16))
+        folder_rows(tmp_path, Known(CLASSES, shape=(3, 16, 16)))
+
+
+def test_rows_for_a_model_of_other_data(tmp_path: Path) -> None:
+    coloured(tmp_path, each=1)
+    for known in (Known(CLASSES, shape=(30,)), Known(CLASSES, {"kind": "columns"}, (3, 8, 8))):
+        with pytest.raises(LabelNoiseError, match="holds images, but the run was not trained on"):
+            folder_rows(tmp_path, known)
+
+
+def test_a_folder_has_no_columns(tmp_path: Path) -> None:
+    with pytest.raises(LabelNoiseError, match="has no columns to name: leave --image out"):
+        read(str(coloured(tmp_path, each=1)), columns=Columns(image="path"))

@@ -16,7 +16,7 @@ from labelnoise.data.images import MOST_PIXELS, Unreadable, decode, look
 from .pictures import noise, save, truncated
 
 
-def channels_first(image: Image.Image) -> np.ndarray:  # type: ignore[type-arg]
+def channels_first(image: Image.Image) -> np.ndarray:
     return np.asarray(image).transpose(2, 0, 1)
 
 

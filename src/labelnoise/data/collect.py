@@ -12,11 +12,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from labelnoise.data.ahead import ahead
+from labelnoise.data.dataset import Known
 from labelnoise.data.images import Form, Look, Unreadable, look
 from labelnoise.data.memory import room
 from labelnoise.data.stored import FEW, Files, Inputs, Names
@@ -75,7 +77,7 @@ def collect(
         _tell(root, faults, len(kept))
     if fits:
         return Collected(pixels[rows] if faults else pixels, rows, faults)
-    return Collected(files[rows], rows, faults)
+    return Collected(cast(Inputs, files[rows]), rows, faults)
 
 
 def survey(root: str, names: Names) -> Form:
@@ -90,6 +92,15 @@ def survey(root: str, names: Names) -> Form:
         if max(height, width) <= SIDE:
             return channels, height, width
     return channels, SIDE, SIDE
+
+
+def form_of(known: Known, data: str) -> Form:
+    """The form of the images that a model was trained on."""
+    kind = "image" if known.encoding is None else known.encoding["kind"]
+    if kind != "image" or len(known.shape) != 3 or known.shape[0] not in {1, 3}:
+        raise LabelNoiseError(f"{data} holds images, but the run was not trained on images")
+    channels, height, width = known.shape
+    return channels, height, width
 
 
 def _tell(root: str, faults: Mapping[str, str], total: int) -> None:

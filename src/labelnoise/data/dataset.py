@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -14,6 +15,35 @@ from labelnoise.data.split import Split, stratified_split
 from labelnoise.data.stored import Inputs, walk
 
 HASHED = 4096  # rows at a time
+
+
+class Rows(NamedTuple):
+    """Rows to predict.
+
+    Attributes:
+        inputs: (rows, ...) as stored.
+        labels: (rows,) if they have some, -1 where one is missing.
+        ids: What each row is called; without, rows have numbers.
+    """
+
+    inputs: Inputs
+    labels: Tensor | None
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a model knows of the data that it was trained on, to read more of their kind.
+
+    Attributes:
+        classes: What each label is called.
+        encoding: How their columns became inputs; None for inputs that were stored as such.
+        shape: That of an input.
+    """
+
+    classes: tuple[str, ...]
+    encoding: Mapping[str, Any] | None = None
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +65,8 @@ class Dataset:
         ids: What each row is called, such as a file's name; without, rows have numbers.
         originals: Each row as its owner wrote it, column by column (or all of a text as `text`), to
             show it to a person; without, the inputs themselves are shown.
+        encoding: How columns became inputs, as plain JSON, so that new rows are treated alike; None
+            where the inputs were stored as such.
         skipped: What could not be read and is therefore no row.
     """
 
@@ -49,7 +81,13 @@ class Dataset:
     split: Split = stratified_split
     ids: tuple[str, ...] = ()
     originals: Sequence[Mapping[str, str]] = ()
+    encoding: Mapping[str, Any] | None = None
     skipped: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> Known:
+        """What a model that is trained on it knows of it."""
+        return Known(self.classes, self.encoding, tuple(self.inputs.shape[1:]))
 
     @cached_property
     def fingerprint(self) -> Any:
@@ -62,4 +100,6 @@ class Dataset:
                 for chunk in walk(values, HASHED):
                     state.update(chunk.contiguous().numpy().data)
         state.update("\0".join(self.classes).encode())
+        if self.encoding is not None:  # a column may be renamed, and inputs stay
+            state.update(json.dumps(self.encoding, sort_keys=True).encode())
         return state

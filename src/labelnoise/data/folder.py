@@ -13,25 +13,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from labelnoise.data.collect import collect
-from labelnoise.data.dataset import Dataset
-from labelnoise.data.images import Form
-from labelnoise.data.stored import Inputs
+from labelnoise.data.collect import collect, form_of
+from labelnoise.data.columns import Columns
+from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.tree import TRAIN, Group, Tree, text
 from labelnoise.errors import LabelNoiseError
 
 LAYOUT = "put the images of each class into a sub-folder of its own, as in DATA/cat/1.jpg"
 
 
-def read_folder(path: Path, memory: int | None = None) -> Dataset:
+def read_folder(path: Path, columns: Columns | None = None, memory: int | None = None) -> Dataset:
     """Read a folder of class folders.
 
     Args:
         path: The folder.
+        columns: A folder has none.
         memory: Bytes of pixels that may lie in memory, see `collect`.
     """
+    (columns or Columns()).refuse(str(path))
     tree = Tree.of(path)
     data, test = tree.parts()
     tree.warn()
@@ -61,28 +61,28 @@ def read_folder(path: Path, memory: int | None = None) -> Dataset:
     )
 
 
-def read_folder_rows(
-    path: Path, classes: Sequence[str], form: Form, memory: int | None = None
-) -> tuple[Inputs, Tensor | None, tuple[str, ...]]:
-    """Read images for a model that knows `classes`, labelled by their folders if these are classes.
+def folder_rows(
+    path: Path, known: Known, columns: Columns | None = None, memory: int | None = None
+) -> Rows:
+    """Read images for a model, labelled by their folders if these are its classes.
 
-    Returns:
-        The inputs, their labels as positions in `classes`, and what each image is called. Of a
-        folder with a test part, that part.
+    Of a folder with a test part, that part.
     """
+    (columns or Columns()).refuse(str(path))
+    form = form_of(known, str(path))
     tree = Tree.of(path)
     data, test = tree.parts()
     names, folders = _listed(test or data)
-    known = {name: number for number, name in enumerate(classes)}
-    labelled = bool(names) and not tree.beside and all(text(name) in known for name in folders)
+    place = {name: number for number, name in enumerate(known.classes)}
+    labelled = bool(names) and not tree.beside and all(text(name) in place for name in folders)
     if not labelled:  # then folders mean nothing
         names = [name for group in (tree.folders, {"": tree.beside}) for name in _listed(group)[0]]
     if not names:
         raise LabelNoiseError(f"{path}: there are no images in it")
     found = collect(str(path), names, form, memory)
     kept = found.rows.tolist()
-    labels = torch.tensor([known[text(folders[row])] for row in kept]) if labelled else None
-    return found.inputs, labels, tuple(text(names[row]) for row in kept)
+    labels = torch.tensor([place[text(folders[row])] for row in kept]) if labelled else None
+    return Rows(found.inputs, labels, tuple(text(names[row]) for row in kept))
 
 
 def _listed(group: Group) -> tuple[list[str], list[str]]:

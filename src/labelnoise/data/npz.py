@@ -11,8 +11,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelnoise.data.dataset import Dataset
+from labelnoise.data.columns import Columns
+from labelnoise.data.content import errors_naming
+from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.errors import LabelNoiseError
 
 Array = NDArray[Any]
@@ -45,9 +46,10 @@ DAMAGE = (  # what the readers of zip and npy raise on files that are not what t
 )
 
 
-def read_npz(path: Path) -> Dataset:
+def read_npz(path: Path, columns: Columns | None = None) -> Dataset:
     """Read `x` and `y` for training, and `x_test` and `y_test` if the file has them."""
-    with _errors_naming(path):
+    (columns or Columns()).refuse(str(path))
+    with errors_naming(path):
         arrays = _load(path, required=("x", "y"), optional=("x_test", "y_test"))
         classes = _classes(arrays["y"])
         inputs, labels = _rows(arrays, "x", "y", classes)
@@ -62,26 +64,18 @@ def read_npz(path: Path) -> Dataset:
     )
 
 
-def read_rows(path: Path, classes: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-    """Read `x` for a model that knows `classes`, and the labels `y` if the file has them.
+def npz_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
+    """Read `x` for a model, and the labels `y` if the file has them.
 
     Returns:
-        The inputs as `read_npz` gives them, and their labels as positions in `classes`.
+        The inputs as `read_npz` gives them, and their labels as positions in `known.classes`.
     """
-    with _errors_naming(path):
+    (columns or Columns()).refuse(str(path))
+    with errors_naming(path):
         arrays = _load(path, required=("x",), optional=("y",))
         if "y" in arrays:
-            return _rows(arrays, "x", "y", classes)
-        return _inputs("x", arrays["x"]), None
-
-
-@contextmanager
-def _errors_naming(path: Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with its arrays."""
-    try:
-        yield
-    except LabelNoiseError as error:
-        raise LabelNoiseError(f"{path}: {error}") from error
+            return Rows(*_rows(arrays, "x", "y", known.classes))
+        return Rows(_inputs("x", arrays["x"]), None)
 
 
 def _load(path: Path, required: Sequence[str], optional: Sequence[str]) -> dict[str, Array]:

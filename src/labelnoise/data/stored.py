@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -133,7 +134,11 @@ class _Decode:
         return pixels, faults
 
 
-Inputs = Tensor | Files
+if TYPE_CHECKING:
+    # Else everyone who looks into a small data set would have to say which of the two it is.
+    Inputs = Tensor
+else:
+    Inputs = Tensor | Files
 
 
 def fetch(inputs: Inputs, chunks: Sequence[Tensor]) -> Iterator[Tensor]:

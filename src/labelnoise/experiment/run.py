@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from labelnoise import nets
-from labelnoise.data import read
+from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES
@@ -40,6 +40,9 @@ Watch = Callable[[Spec, Row | None], None]
 def train(
     data: str,
     *,
+    label: str | None = None,
+    image: str | None = None,
+    text: str | None = None,
     method: str = "bare",
     noise: str = "none",
     noise_rate: float | str | None = None,
@@ -61,6 +64,9 @@ def train(
 
     Args:
         data: A data set's name or the path of a file.
+        label: The label column of a table, or the file of labels of `.npy` embeddings.
+        image: The column of a table that has the paths of images.
+        text: The column of a table that has texts.
         method: A method's name.
         noise: Wrong labels to plant in the training and validation parts, such as
             `symmetric:0.5`; `none` takes the labels as they are.
@@ -99,6 +105,7 @@ def train(
         trace=trace,
         seed=seed,
         data_seed=data_seed,
+        columns=Columns(label, image, text),
     )
     return fulfil(ask, out=out, data_dir=data_dir, device=device, watch=watch)
 
@@ -114,7 +121,7 @@ def fulfil(
     """`train` what is asked."""
     place = _device(device)
     _check(ask)
-    dataset = read(ask.data, None if data_dir is None else Path(data_dir))
+    dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
     spec = specify(ask, dataset)
     path = Path(out) / spec.identity()
     if finished(path):

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from labelnoise.data import is_own, read_rows
 from labelnoise.data.dataset import Dataset
-from labelnoise.data.npz import read_rows
 from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
@@ -151,13 +151,16 @@ def trusted_set(source: str | None, dataset: Dataset, part: Noisy, data_seed: in
     return Supply(part.inputs[rows], right[rows], validation)
 
 
-def _from_file(source: str, dataset: Dataset) -> tuple[Tensor, Tensor]:
+def _from_file(source: str, dataset: Dataset) -> tuple[Inputs, Tensor]:
     path = Path(source).expanduser()
-    if not path.is_file():
-        raise LabelNoiseError(f"--trusted takes a number or an .npz file, {source} is neither")
-    inputs, labels = read_rows(path, dataset.classes)
+    if not (path.is_file() and is_own(source)):
+        raise LabelNoiseError(
+            f"--trusted takes a number or a file like the data's, {source} is neither"
+        )
+    inputs, labels, _ = read_rows(path, dataset.known)
     if labels is None:
-        raise LabelNoiseError(f"{source} has no labels: a trusted set needs x and y")
+        raise LabelNoiseError(f"{source} has no labels: a trusted set needs them")
+    inputs, labels = inputs[labels >= 0], labels[labels >= 0]
     if inputs.shape[1:] != dataset.inputs.shape[1:] or inputs.dtype != dataset.inputs.dtype:
         raise LabelNoiseError(
             f"{source} holds {inputs.dtype} of shape {tuple(inputs.shape[1:])}, {dataset.name} "
