@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.utils.data import DataLoader
@@ -35,17 +36,23 @@ def ahead(
     if workers == 0:
         yield from map(work, range(count))
         return
-    loader: DataLoader[Result] = DataLoader(
-        _Numbered(work, count),
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=WAITING,
-        collate_fn=_as_it_is,
-        worker_init_fn=_leave_interrupts_to_the_parent,
-        generator=torch.Generator(),  # else it draws from the chance that networks draw from
-    )
-    # Whoever stops asking, by an error or Ctrl-C too, drops the loader: its workers end then.
-    yield from loader
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of more workers than cores, of fork beside threads
+        loader: DataLoader[Result] = DataLoader(
+            _Numbered(work, count),
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=WAITING,
+            collate_fn=_as_it_is,
+            worker_init_fn=_leave_interrupts_to_the_parent,
+            generator=torch.Generator(),  # else it draws from the chance that networks draw from
+        )
+        results: Any = iter(loader)
+    try:
+        yield from results
+    finally:
+        # It would do so when it is deleted, but the traceback of an error keeps it.
+        results._shutdown_workers()
 
 
 def possible() -> int:
