@@ -129,8 +129,8 @@ def _add_train(train: _Parser) -> None:
     train.add_argument(
         "--trusted",
         metavar="FILE|N",
-        help="verified samples for a method that needs them: an .npz file, or how many rows of the "
-        "validation part to trust (default: all of it where the true labels are known)",
+        help="verified samples for a method that needs them: a file like DATA, or how many rows of "
+        "the validation part to trust (default: all of it where the true labels are known)",
     )
     train.add_argument(
         "--net",

@@ -10,7 +10,7 @@ from labelnoise.errors import LabelNoiseError
 
 NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
 UNDERSTOOD = (
-    "give a .npz, .csv, .tsv or .parquet file, a folder of class folders, "
+    "give a .npz, .npy, .csv, .tsv or .parquet file, a folder of class folders, "
     f"or one of {', '.join(NAMES)}"
 )
 
@@ -23,7 +23,7 @@ def message(data: str) -> str:
 
 def test_the_registered_names() -> None:
     assert list(DATASETS) == NAMES
-    assert list(FORMATS) == [".npz", ".csv", ".tsv", ".parquet"]
+    assert list(FORMATS) == [".npz", ".npy", ".csv", ".tsv", ".parquet"]
     for name, source in DATASETS.items():
         assert source.name == name
         assert source.explains

@@ -9,6 +9,7 @@ from pathlib import Path
 from labelnoise.data.columns import Columns
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.folder import folder_rows, read_folder
+from labelnoise.data.npy import npy_rows, read_npy
 from labelnoise.data.npz import npz_rows, read_npz
 from labelnoise.data.table import read_table, table_rows
 
@@ -30,6 +31,7 @@ TABLE = Format(read_table, table_rows)
 
 FORMATS: dict[str, Format] = {
     ".npz": Format(read_npz, npz_rows),
+    ".npy": Format(read_npy, npy_rows),
     ".csv": TABLE,
     ".tsv": TABLE,
     ".parquet": TABLE,

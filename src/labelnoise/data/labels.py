@@ -11,6 +11,9 @@ from torch import Tensor
 
 from labelnoise.errors import LabelNoiseError, unknown
 
+LABELS = ("label", "class", "target", "y")
+"""Names of label columns, to be found without being named."""
+
 MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "?"})
 UNLABELLED = -1  # the position of a missing label
 FEW = 20  # rows, below which labels may all differ

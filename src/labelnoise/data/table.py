@@ -18,17 +18,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelnoise.data.cells import Table, read_cells
+from labelnoise.data.cells import Column, Table, read_cells
 from labelnoise.data.columns import Columns
 from labelnoise.data.content import errors_naming
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.encode import encode, fit
-from labelnoise.data.labels import classes_of, label_name, positions
+from labelnoise.data.labels import LABELS, classes_of, label_name, positions
 from labelnoise.data.originals import Originals
+from labelnoise.data.text import encode_text, fit_text
 from labelnoise.errors import LabelNoiseError
-
-LABELS = ("label", "class", "target", "y")
-"""Names of label columns, to be found without being named."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,14 @@ def _without(table: Table, label: str) -> Table:
 def _features(path: Path, table: Table, columns: Columns) -> Features:
     if columns.image is not None:
         raise LabelNoiseError("columns of images are not read yet: leave --image out")
+    if columns.text is not None:
+        return _one_text(table.column(columns.text))
     return _all_columns(path, table)
+
+
+def _one_text(column: Column) -> Features:
+    encoding = {"kind": "text", "column": column.name, **fit_text(column.cells)}
+    return Features(encode_text(column.cells, encoding), encoding, {"text": column.cells})
 
 
 def _all_columns(path: Path, table: Table) -> Features:
@@ -171,7 +176,15 @@ def _encode_columns(
     return encode(table.columns, encoding["columns"], table.rows)
 
 
+def _encode_text(
+    table: Table, encoding: Mapping[str, Any], columns: Columns
+) -> NDArray[np.float32]:
+    columns.refuse("the run's text", but=("label", "text"))
+    return encode_text(table.column(columns.text or encoding["column"]).cells, encoding)
+
+
 ENCODERS: dict[str, Callable[[Table, Mapping[str, Any], Columns], NDArray[np.float32]]] = {
     "columns": _encode_columns,
+    "text": _encode_text,
 }
 """What encodes new rows as in training, by the kind of the encoding."""

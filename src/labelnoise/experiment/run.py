@@ -72,7 +72,7 @@ def train(
             `symmetric:0.5`; `none` takes the labels as they are.
         noise_rate: For a method that needs one: a number, `true` (the fraction that is wrong, where
             it is known; the default there), `nominal` (the rate of `noise`), or `auto` (estimated).
-        trusted: For a method that needs verified samples: an .npz file of them, or how many of the
+        trusted: For a method that needs verified samples: a file of them, or how many of the
             validation part to trust (by default all, where the true labels are known).
         net: A net's name, `auto`, or `package.module:name`.
         preset: How to train.
