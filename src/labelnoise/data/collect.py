@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -38,11 +39,13 @@ class Collected:
         inputs: (rows, channels, height, width) bytes.
         rows: (rows,) where each stood among the files.
         faults: The files that could not be read, and why.
+        total: How many files there were; one that is named twice counts twice.
     """
 
     inputs: Inputs
     rows: Tensor
     faults: Mapping[str, str]
+    total: int
 
 
 def collect(
@@ -73,11 +76,11 @@ def collect(
             faults |= wrong
             readable[chunk] = torch.tensor([kept[int(row)] not in wrong for row in chunk])
     rows = files.rows[readable]
-    if faults:
-        _tell(root, faults, len(kept))
+    if faults and not len(rows):
+        raise LabelNoiseError(f"none of {len(kept)} images can be read: {_some(faults)}")
     if fits:
-        return Collected(pixels[rows] if faults else pixels, rows, faults)
-    return Collected(cast(Inputs, files[rows]), rows, faults)
+        return Collected(pixels[rows] if faults else pixels, rows, faults, len(kept))
+    return Collected(cast(Inputs, files[rows]), rows, faults, len(kept))
 
 
 def survey(root: str, names: Names) -> Form:
@@ -103,16 +106,20 @@ def form_of(known: Known, data: str) -> Form:
     return channels, height, width
 
 
-def _tell(root: str, faults: Mapping[str, str], total: int) -> None:
+def tell(data: Path, found: Collected) -> None:
     """Say how many files cannot be read, and name the first of them."""
-    first = ", ".join(f"{text(name)!r} ({why})" for name, why in list(faults.items())[:SHOWN])
-    more = ", ..." if len(faults) > SHOWN else ""
-    if len(faults) == total:
-        raise LabelNoiseError(f"{root}: none of {total} images can be read: {first}{more}")
-    warnings.warn(
-        f"{root}: {len(faults)} of {total} images cannot be read and are left out: {first}{more}",
-        stacklevel=4,
-    )
+    if found.faults:
+        left = found.total - len(found.rows)
+        warnings.warn(
+            f"{data}: {left} of {found.total} images cannot be read and are left out: "
+            f"{_some(found.faults)}",
+            stacklevel=3,
+        )
+
+
+def _some(faults: Mapping[str, str]) -> str:
+    first = [f"{text(name)!r} ({why})" for name, why in list(faults.items())[:SHOWN]]
+    return ", ".join(first) + ", ..." * (len(faults) > SHOWN)
 
 
 @dataclass(frozen=True)

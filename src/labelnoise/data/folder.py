@@ -14,8 +14,9 @@ from pathlib import Path
 
 import torch
 
-from labelnoise.data.collect import collect, form_of
+from labelnoise.data.collect import collect, form_of, tell
 from labelnoise.data.columns import Columns
+from labelnoise.data.content import errors_naming
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.tree import TRAIN, Group, Tree, text
 from labelnoise.errors import LabelNoiseError
@@ -39,7 +40,9 @@ def read_folder(path: Path, columns: Columns | None = None, memory: int | None =
     test_names, test_folders = _listed(test)
     if not names:
         raise LabelNoiseError(f"{path}: no images in sub-folders: {LAYOUT}")
-    found = collect(str(path), [*names, *test_names], memory=memory)
+    with errors_naming(path):
+        found = collect(str(path), [*names, *test_names], memory=memory)
+    tell(path, found)
     rows, test_rows = found.rows[found.rows < len(names)], found.rows[found.rows >= len(names)]
     readable = [folders[row] for row in rows.tolist()]
     classes = _classes(path, data, readable)
@@ -79,7 +82,9 @@ def folder_rows(
         names = [name for group in (tree.folders, {"": tree.beside}) for name in _listed(group)[0]]
     if not names:
         raise LabelNoiseError(f"{path}: there are no images in it")
-    found = collect(str(path), names, form, memory)
+    with errors_naming(path):
+        found = collect(str(path), names, form, memory)
+    tell(path, found)
     kept = found.rows.tolist()
     labels = torch.tensor([place[text(folders[row])] for row in kept]) if labelled else None
     return Rows(found.inputs, labels, tuple(text(names[row]) for row in kept))
