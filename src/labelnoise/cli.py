@@ -221,6 +221,21 @@ def _report(options: Namespace) -> None:
     print(f"{count} run{'' if count == 1 else 's'}: {page}")
 
 
+def _doctor(options: Namespace) -> None:
+    from labelnoise.experiment.doctor import lines_of_data, lines_of_machine, machine, understood
+
+    found: dict[str, Any] = {"machine": machine(options.out)}
+    if not options.json:  # what is wrong with the data should not hide it
+        print("\n".join(lines_of_machine(found["machine"])), flush=True)
+    if options.data is not None:
+        with _warnings_on_one_line():
+            found["data"] = understood(options.data, options.data_dir, _columns(options))
+    if options.json:
+        print(json.dumps(found))
+    elif options.data is not None:
+        print("\n".join(lines_of_data(found["data"])))
+
+
 def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
@@ -273,6 +288,7 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "show": _show,
     "compare": _compare,
     "report": _report,
+    "doctor": _doctor,
     "pack": _pack,
     "list": _list,
 }
