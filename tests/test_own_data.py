@@ -159,7 +159,7 @@ def test_what_predict_reads_is_what_was_trained_on(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="left out"):
         run = train(str(path), label="kind", epochs=1, out=tmp_path)
     predictor = Predictor(run)
-    inputs, labels = inputs_of(str(path), predictor.known)
+    inputs, labels, _ = inputs_of(str(path), predictor.known)
     assert predictor.probs(inputs).shape == (60, 2)
     assert labels is not None
     assert len(labels) == 60
@@ -170,7 +170,7 @@ def test_another_table_of_the_same_shape_is_not_encoded_by_itself(tmp_path: Path
     path = write(tmp_path / "pets.csv", HEADING, animals(60, 0))
     other = write(tmp_path / "other.csv", HEADING, animals(60, 1))
     predictor = Predictor(train(str(path), label="kind", epochs=1, out=tmp_path))
-    inputs, _ = inputs_of(f"{path}:rows=20", predictor.known)
+    inputs, _, _ = inputs_of(f"{path}:rows=20", predictor.known)
     assert len(inputs) == 20
     with pytest.raises(ValueError, match=r"is encoded by itself: give .*other\.csv to predict"):
         inputs_of(f"{other}:rows=20", predictor.known)
