@@ -107,6 +107,10 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     _add_apply(command("apply", "make a corrected copy of audited labels, or take it back"))
     _add_export(command("export", "write an audit for another tool"))
+    doctor = command("doctor", "say what this machine has, and what is understood of DATA")
+    _add_data(doctor, nargs="?")
+    doctor.add_argument("--out", type=Path, default=Path("runs"), help="where runs will be written")
+    _add_json(doctor)
 
     pack = command("pack", "keep header and rows of finished runs as small files")
     pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
@@ -253,8 +257,9 @@ def _add_export(export: _Parser) -> None:
     _add_json(export)
 
 
-def _add_data(command: _Parser) -> None:
-    command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
+def _add_data(command: _Parser, nargs: str | None = None) -> None:
+    explains = "a name ('labelnoise list datasets') or file"
+    command.add_argument("data", metavar="DATA", nargs=nargs, help=explains)
     command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
     columns = command.add_argument_group("of a table (.csv, .tsv, .parquet)")
     columns.add_argument(

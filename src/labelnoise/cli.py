@@ -204,14 +204,14 @@ def _predict(options: Namespace) -> None:
 
     predictor = Predictor(options.run)
     with _warnings_on_one_line():
-        inputs, labels = inputs_of(
+        inputs, labels, ids = inputs_of(
             options.data, predictor.known, options.data_dir, _columns(options)
         )
-    confidence, predicted = predictor.probs(inputs).max(dim=1)
-    pairs = zip(predicted.tolist(), confidence.tolist(), strict=True)
-    lines = (
-        (row, predictor.classes[label], f"{sure:.6f}") for row, (label, sure) in enumerate(pairs)
+        confidence, predicted = predictor.probs(inputs).max(dim=1)
+    triples = zip(
+        ids or range(len(predicted)), predicted.tolist(), confidence.tolist(), strict=True
     )
+    lines = ((row, predictor.classes[label], f"{sure:.6f}") for row, label, sure in triples)
     _write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
     agreement = None
     if labels is not None:
@@ -309,6 +309,21 @@ def _export(options: Namespace) -> None:
     print(json.dumps(report) if options.json else f"{count} samples: {options.out}")
 
 
+def _doctor(options: Namespace) -> None:
+    from labelnoise.experiment.doctor import lines_of_data, lines_of_machine, machine, understood
+
+    found: dict[str, Any] = {"machine": machine(options.out)}
+    if not options.json:  # what is wrong with the data should not hide it
+        print("\n".join(lines_of_machine(found["machine"])), flush=True)
+    if options.data is not None:
+        with _warnings_on_one_line():
+            found["data"] = understood(options.data, options.data_dir, _columns(options))
+    if options.json:
+        print(json.dumps(found))
+    elif options.data is not None:
+        print("\n".join(lines_of_data(found["data"])))
+
+
 def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
@@ -364,6 +379,7 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "report": _report,
     "apply": _apply,
     "export": _export,
+    "doctor": _doctor,
     "pack": _pack,
     "list": _list,
 }

@@ -94,7 +94,7 @@ def test_a_column_of_texts(reviews: Path) -> None:
     assert data.classes == ("no", "yes")
     assert [dict(row) for row in data.originals] == [{"text": text} for text in TEXTS]
     known = Known(data.classes, json.loads(json.dumps(data.encoding)))
-    inputs, labels = table_rows(reviews, known)
+    inputs, labels, _ = table_rows(reviews, known)
     assert torch.equal(inputs, data.inputs)
     assert labels is not None
     assert torch.equal(labels, data.labels)
@@ -123,6 +123,6 @@ def test_texts_to_predict_may_stand_in_a_column_of_another_name(reviews: Path) -
     new.write_text("comment,when\nso bad,2024\n")
     with pytest.raises(LabelNoiseError, match="unknown column 'review'"):
         table_rows(new, data.known)
-    inputs, labels = table_rows(new, data.known, Columns(text="comment"))
+    inputs, labels, _ = table_rows(new, data.known, Columns(text="comment"))
     assert torch.equal(inputs[0], data.inputs[5])
     assert labels is None
