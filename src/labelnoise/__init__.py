@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from labelnoise.batch import Batch as Batch
     from labelnoise.batch import Step as Step
     from labelnoise.data import read as read
+    from labelnoise.data.columns import Columns as Columns
     from labelnoise.engine import fit as fit
     from labelnoise.errors import LabelNoiseError as LabelNoiseError
     from labelnoise.experiment.predict import Predictor as Predictor
@@ -36,6 +37,7 @@ _HOME = {
     "BARELoss": "adapters.torch_loss",
     "Batch": "batch",
     "CCE": "methods.cce",
+    "Columns": "data.columns",
     "Evidence": "rules.evidence",
     "LabelNoiseError": "errors",
     "Learner": "learner",
