@@ -12,11 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelnoise.cli import main
 from labelnoise.experiment.predict import Predictor, inputs_of
 from labelnoise.experiment.run import train
 from labelnoise.record.run import Run
 
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def labelnoise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Labelnoise:
+    """The command, in this process: torch is imported once."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        status = main(words)
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(words, status, shown.out, shown.err)
+
+    return run
+
 
 QUICK = ("--epochs", "12", "--batch-size", "32", "--json")
 
@@ -102,10 +119,7 @@ def test_only_labelled_rows_count_for_the_accuracy(labelnoise: Labelnoise, tmp_p
 
 def test_texts(labelnoise: Labelnoise, tmp_path: Path) -> None:
     chance = np.random.default_rng(0)
-    words = {
-        "up": ["gain", "profit", "rise", "the", "a", "market"],
-        "down": ["loss", "fall", "the", "a", "market"],
-    }
+    words = {"up": ["gain", "profit", "rise", "market"], "down": ["loss", "fall", "a", "market"]}
     rows = [
         (" ".join(chance.choice(words[kind], 8)), number, kind)
         for number, kind in enumerate(chance.choice(["up", "down"], 200))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from labelnoise.batch import Batch as Batch
     from labelnoise.batch import Step as Step
     from labelnoise.data import read as read
+    from labelnoise.data.columns import Columns as Columns
     from labelnoise.engine import fit as fit
     from labelnoise.errors import LabelNoiseError as LabelNoiseError
     from labelnoise.experiment.predict import Predictor as Predictor
@@ -41,6 +42,7 @@ _HOME = {
     "BARELoss": "adapters.torch_loss",
     "Batch": "batch",
     "CCE": "methods.cce",
+    "Columns": "data.columns",
     "Evidence": "rules.evidence",
     "Findings": "audit.findings",
     "LabelNoiseError": "errors",
