@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
+    from labelnoise.audit.findings import Findings as Findings
+    from labelnoise.audit.recorder import Recorder as Recorder
     from labelnoise.batch import Batch as Batch
     from labelnoise.batch import Step as Step
     from labelnoise.data import read as read
@@ -37,12 +39,14 @@ _HOME = {
     "Batch": "batch",
     "CCE": "methods.cce",
     "Evidence": "rules.evidence",
+    "Findings": "audit.findings",
     "LabelNoiseError": "errors",
     "Learner": "learner",
     "LossMethod": "method",
     "Method": "method",
     "Predictor": "experiment.predict",
     "Problem": "problem",
+    "Recorder": "audit.recorder",
     "Run": "record.run",
     "Step": "batch",
     "bare_select": "methods.bare",

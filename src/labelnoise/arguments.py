@@ -133,8 +133,8 @@ def _add_train(train: _Parser) -> None:
     train.add_argument(
         "--trusted",
         metavar="FILE|N",
-        help="verified samples for a method that needs them: an .npz file, or how many rows of the "
-        "validation part to trust (default: all of it where the true labels are known)",
+        help="verified samples for a method that needs them: a file like DATA, or how many rows of "
+        "the validation part to trust (default: all of it where the true labels are known)",
     )
     train.add_argument(
         "--net",
@@ -239,6 +239,12 @@ def _add_export(export: _Parser) -> None:
 def _add_data(command: _Parser) -> None:
     command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
     command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
+    columns = command.add_argument_group("of a table (.csv, .tsv, .parquet)")
+    columns.add_argument(
+        "--label", metavar="NAME", help="column of labels; for .npy embeddings, a file of them"
+    )
+    columns.add_argument("--image", metavar="NAME", help="column of paths of images to learn from")
+    columns.add_argument("--text", metavar="NAME", help="column of texts to learn from")
 
 
 def _add_json(command: _Parser) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from labelnoise.data import Columns
     from labelnoise.record.run import Run
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
@@ -136,8 +137,9 @@ def _inject(options: Namespace) -> None:
     from labelnoise.noise import realised
     from labelnoise.seeds import stream
 
-    noise, dataset = parse_noise(options.noise), read(options.data, options.data_dir)
+    noise = parse_noise(options.noise)
     with _warnings_on_one_line():
+        dataset = read(options.data, options.data_dir, _columns(options))
         given = noise.plant(
             dataset.labels,
             num_classes=len(dataset.classes),
@@ -145,9 +147,9 @@ def _inject(options: Namespace) -> None:
             flips=dataset.flips,
             generator=stream(options.seed, "noise", "inject"),
         )
-    names = dataset.classes
-    pairs = zip(dataset.labels.tolist(), given.tolist(), strict=True)
-    lines = ((row, names[truth], names[label]) for row, (truth, label) in enumerate(pairs))
+    names, ids = dataset.classes, dataset.ids or range(len(given))
+    pairs = zip(ids, dataset.labels.tolist(), given.tolist(), strict=True)
+    lines = ((row, names[truth], names[label]) for row, truth, label in pairs)
     _write_csv(options.out, ("row", "true_label", "given_label"), lines)
     rate, transition = realised(dataset.labels, given, len(names))
     if options.json:
@@ -163,14 +165,20 @@ def _predict(options: Namespace) -> None:
     from labelnoise.experiment.predict import Predictor, inputs_of
 
     predictor = Predictor(options.run)
-    inputs, labels = inputs_of(options.data, predictor.classes, options.data_dir)
+    with _warnings_on_one_line():
+        inputs, labels = inputs_of(
+            options.data, predictor.known, options.data_dir, _columns(options)
+        )
     confidence, predicted = predictor.probs(inputs).max(dim=1)
     pairs = zip(predicted.tolist(), confidence.tolist(), strict=True)
     lines = (
         (row, predictor.classes[label], f"{sure:.6f}") for row, (label, sure) in enumerate(pairs)
     )
     _write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
-    agreement = None if labels is None else float((predicted == labels).double().mean())
+    agreement = None
+    if labels is not None:
+        labelled = labels >= 0
+        agreement = float((predicted == labels)[labelled].double().mean())
     if options.json:
         report = {"rows": len(predicted), "accuracy": agreement, "out": str(options.out)}
         print(json.dumps(report))
@@ -348,6 +356,9 @@ def _train_with_progress(options: Namespace) -> Any:
             stack.enter_context(watcher)
         run = train(
             options.data,
+            label=options.label,
+            image=options.image,
+            text=options.text,
             method=options.method,
             noise=options.noise,
             noise_rate=options.noise_rate,
@@ -368,6 +379,12 @@ def _train_with_progress(options: Namespace) -> Any:
     if not progress.begun:
         print(f"already finished, shown from {run.path}", file=sys.stderr)
     return run
+
+
+def _columns(options: Namespace) -> Columns:
+    from labelnoise.data import Columns
+
+    return Columns(options.label, options.image, options.text)
 
 
 def _runs(paths: Sequence[Path]) -> list[Run]:

@@ -9,7 +9,7 @@ from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
 NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
-UNDERSTOOD = f"give a .npz file or one of {', '.join(NAMES)}"
+UNDERSTOOD = f"give a .npz, .npy, .csv, .tsv or .parquet file or one of {', '.join(NAMES)}"
 
 
 def message(data: str) -> str:
@@ -20,7 +20,7 @@ def message(data: str) -> str:
 
 def test_the_registered_names() -> None:
     assert list(DATASETS) == NAMES
-    assert list(FORMATS) == [".npz"]
+    assert list(FORMATS) == [".npz", ".npy", ".csv", ".tsv", ".parquet"]
     for name, source in DATASETS.items():
         assert source.name == name
         assert source.explains
@@ -52,15 +52,15 @@ def test_a_wrong_name_suggests_the_right_one() -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    for name in ("absent.npz", "absent.csv", "absent"):
+    for name in ("absent.npz", "absent.xlsx", "absent"):
         path = str(tmp_path / name)
         assert message(path) == f"{path}: no such file; {UNDERSTOOD}"
 
 
 def test_files_and_folders_of_another_kind(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("a,b")
+    (tmp_path / "table.xlsx").write_text("a,b")
     (tmp_path / "folder.npz").mkdir()
-    for name in ("table.csv", "folder.npz", "."):
+    for name in ("table.xlsx", "folder.npz", "."):
         path = str(tmp_path / name)
         assert message(path) == f"{path}: this kind of file is not understood; {UNDERSTOOD}"
 

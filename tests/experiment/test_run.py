@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import labelnoise
-from labelnoise.data import read
+from labelnoise.data import Known, read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
@@ -204,7 +204,7 @@ def test_predictor_refuses_what_it_was_not_trained_for(tmp_path: Path) -> None:
     with pytest.raises(LabelNoiseError, match="these inputs are bytes"):
         Predictor(run).probs(torch.zeros(3, 1, 8, 8, dtype=torch.uint8))
     with pytest.raises(LabelNoiseError, match="has others"):
-        inputs_of("digits", ("cat", "dog"))
+        inputs_of("digits", Known(("cat", "dog")))
     (run.path / "done").unlink()
     with pytest.raises(LabelNoiseError, match="not finished"):
         Predictor(run)

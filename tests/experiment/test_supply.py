@@ -272,7 +272,7 @@ def test_a_file_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, "has no labels: a trusted set needs x and y"),
+        ({"y": None}, "has no labels: a trusted set needs them"),
         ({"x": np.zeros((6, 4, 6), np.float32)}, r"shape \(1, 4, 6\), own .*\(1, 4, 5\)"),
         ({"x": np.zeros((6, 20), np.float32)}, r"shape \(20,\), own .* looks like the data"),
         ({"x": np.zeros((6, 4, 5), np.uint8)}, "torch.uint8 of shape .* own torch.float32"),
@@ -296,7 +296,9 @@ def test_what_is_neither_a_number_nor_a_file_is_an_error(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LabelNoiseError, match=r"takes a number or an \.npz file, .* is neither"):
+    with pytest.raises(
+        LabelNoiseError, match=r"takes a number or a file like the data's, .* is neither"
+    ):
         trusted_set(f"file:{source}", own(), part(truth=True), data_seed=0)
 
 

@@ -80,7 +80,7 @@ class BARELoss(nn.Module):
         verdict = rule.judge(probs, labels)
         # Many loops put the network into evaluation mode alone: there is no gradient then either.
         if self.training and torch.is_grad_enabled():
-            rule.remember(probs, labels, verdict)
+            rule.remember(probs, labels.clone(), verdict)  # the loop may change its own
         self.score, self.weight = verdict.score, or_all(verdict.weight)
         self.selected = verdict.keep | ~verdict.weight.any()
         losses = cross_entropy(log_probs, labels)

@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from labelnoise.data.cifar10 import read_cifar10
-from labelnoise.data.dataset import Dataset
+from labelnoise.data.columns import Columns
+from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
+from labelnoise.data.formats import FORMATS
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
-from labelnoise.data.npz import read_npz
 from labelnoise.data.split import Split, paper_split, stratified_split
 from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
 from labelnoise.errors import LabelNoiseError, unknown
@@ -22,12 +23,15 @@ from labelnoise.errors import LabelNoiseError, unknown
 __all__ = [
     "DATASETS",
     "FORMATS",
+    "Columns",
     "Dataset",
+    "Known",
     "Source",
     "Split",
     "data_directory",
     "paper_split",
     "read",
+    "read_rows",
     "stratified_split",
 ]
 
@@ -60,9 +64,6 @@ DATASETS: dict[str, Source] = {
     )
 }
 
-FORMATS: dict[str, Callable[[Path], Dataset]] = {".npz": read_npz}
-"""Readers of one's own files, by suffix."""
-
 
 def name_of(data: str) -> str:
     """What a data set is called that is read from `data`."""
@@ -80,7 +81,7 @@ def base_of(data: str) -> str:
     return base_of(base) if change else data
 
 
-def read(data: str, data_dir: Path | None = None) -> Dataset:
+def read(data: str, data_dir: Path | None = None, columns: Columns | None = None) -> Dataset:
     """Read a data set.
 
     Args:
@@ -88,21 +89,36 @@ def read(data: str, data_dir: Path | None = None) -> Dataset:
             follow (`mnist:rows=1000`).
         data_dir: Where the known ones lie or are downloaded to; by default the environment
             variable LABELNOISE_DATA, else the user's cache.
+        columns: What the user says about the columns of a table.
     """
+    columns = columns or Columns()
     if data in DATASETS:
+        columns.refuse(data)
         return DATASETS[data].read(data_dir)
     base, change = _derived(data)
     if change:
-        return derive(read(base, data_dir), parse_change(change), name_of(data))
+        return derive(read(base, data_dir, columns), parse_change(change), name_of(data))
     path = Path(name_of(data))
-    if path.suffix.lower() in FORMATS and path.is_file():
-        return FORMATS[path.suffix.lower()](path)
+    if is_file(data):
+        return FORMATS[path.suffix.lower()].read(path, columns)
     if path.suffix or path.exists() or len(path.parts) > 1:
         problem = "this kind of file is not understood" if path.exists() else "no such file"
+        suffixes = f"{', '.join(list(FORMATS)[:-1])} or {list(FORMATS)[-1]}"
         raise LabelNoiseError(
-            f"{data}: {problem}; give a {' or '.join(FORMATS)} file or one of {', '.join(DATASETS)}"
+            f"{data}: {problem}; give a {suffixes} file or one of {', '.join(DATASETS)}"
         )
     raise unknown("data set", data, DATASETS)
+
+
+def is_file(data: str) -> bool:
+    """Whether `data` is a file of one's own of a kind that is understood."""
+    path = Path(os.path.expanduser(data))
+    return data not in DATASETS and path.suffix.lower() in FORMATS and path.is_file()
+
+
+def read_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
+    """Read the rows of a file for a model, labelled or not, as its own data were read."""
+    return FORMATS[path.suffix.lower()].rows(path, known, columns or Columns())
 
 
 def _derived(data: str) -> tuple[str, str]:

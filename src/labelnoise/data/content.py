@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from labelnoise.errors import LabelNoiseError
@@ -22,3 +24,12 @@ def content(path: Path) -> bytes:
         raise LabelNoiseError(f"{path}: damaged gzip data ({error})") from error
     except OSError as error:
         raise LabelNoiseError(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def errors_naming(path: Path) -> Iterator[None]:
+    """Put the file's name before what is wrong with it."""
+    try:
+        yield
+    except LabelNoiseError as error:
+        raise LabelNoiseError(f"{path}: {error}") from error

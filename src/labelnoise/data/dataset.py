@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,22 @@ from typing import Any
 from torch import Tensor
 
 from labelnoise.data.split import Split, stratified_split
+
+Rows = tuple[Tensor, Tensor | None]
+"""Inputs to predict, and their labels if they have some (-1 where one is missing)."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a model knows of the data that it was trained on, to read more of their kind.
+
+    Attributes:
+        classes: What each label is called.
+        encoding: How their columns became inputs; None for inputs that were stored as such.
+    """
+
+    classes: tuple[str, ...]
+    encoding: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,8 @@ class Dataset:
         ids: What each row is called, such as a file's name; without, rows have numbers.
         originals: Each row as its owner wrote it, column by column (or all of a text as `text`), to
             show it to a person; without, the inputs themselves are shown.
+        encoding: How columns became inputs, as plain JSON, so that new rows are treated alike; None
+            where the inputs were stored as such.
     """
 
     name: str
@@ -44,6 +63,12 @@ class Dataset:
     split: Split = stratified_split
     ids: tuple[str, ...] = ()
     originals: Sequence[Mapping[str, str]] = ()
+    encoding: Mapping[str, Any] | None = None
+
+    @property
+    def known(self) -> Known:
+        """What a model that is trained on it knows of it."""
+        return Known(self.classes, self.encoding)
 
     @cached_property
     def fingerprint(self) -> Any:
@@ -54,4 +79,6 @@ class Dataset:
                 state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
                 state.update(tensor.contiguous().numpy().data)
         state.update("\0".join(self.classes).encode())
+        if self.encoding is not None:  # a column may be renamed, and inputs stay
+            state.update(json.dumps(self.encoding, sort_keys=True).encode())
         return state

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.originals import Chosen
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.seeds import stream
 
@@ -77,7 +78,17 @@ def derive(dataset: Dataset, change: Change, name: str) -> Dataset:
         if change.rows > len(rows):
             raise LabelNoiseError(f"{name}: there are only {len(rows)} rows, not {change.rows}")
         rows = rows[torch.randperm(len(rows), generator=chance)[: change.rows]].sort().values
-    return replace(dataset, name=name, inputs=dataset.inputs[rows], labels=dataset.labels[rows])
+    if len(rows) == len(dataset.labels):
+        return replace(dataset, name=name)
+    kept = rows.tolist()
+    return replace(
+        dataset,
+        name=name,
+        inputs=dataset.inputs[rows],
+        labels=dataset.labels[rows],
+        ids=tuple(dataset.ids[row] if dataset.ids else str(row) for row in kept),
+        originals=Chosen(dataset.originals, kept) if dataset.originals else (),
+    )
 
 
 def _merged(dataset: Dataset, groups: Sequence[Sequence[str]]) -> Dataset:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from labelnoise.data.columns import Columns
 from labelnoise.experiment.spec import Spec, expand
 from labelnoise.experiment.supply import rate_source, trusted_source
 from labelnoise.noise import parse
@@ -29,6 +30,7 @@ class Ask:
     seed: int = 0
     data_seed: int = 0
     whole: bool = False
+    columns: Columns = field(default_factory=Columns)
 
     def without_data(self) -> Spec:
         """The spec as far as it is clear before the data are read; what is misspelt is an error."""

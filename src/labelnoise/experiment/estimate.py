@@ -39,8 +39,13 @@ def estimator(spec: Spec, rows: int) -> Spec:
         "data_seed": spec.data_seed,
     }
     batch_size = expand(**asked).training.batch_size
-    epochs = max(EPOCHS, math.ceil(STEPS * batch_size / rows))
+    epochs = enough_epochs(rows, batch_size, least=EPOCHS)
     return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
+
+
+def enough_epochs(rows: int, batch_size: int, least: int) -> int:
+    """For how long to train at least, so that a small data set is learned too."""
+    return max(least, math.ceil(STEPS * batch_size / rows))
 
 
 def estimated_rate(run: Run) -> float:

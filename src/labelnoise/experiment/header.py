@@ -48,6 +48,8 @@ def header_of(
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
     }
+    if dataset.encoding is not None:
+        header["encoding"] = dict(dataset.encoding)
     if parts.train.truth is not None:
         rate, matrix = realised(parts.train.truth, parts.train.given, len(dataset.classes))
         header["realised_noise"] = {"rate": rate, "transition": matrix.tolist()}

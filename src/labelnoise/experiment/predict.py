@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelnoise.data import DATASETS, FORMATS, read
-from labelnoise.data.npz import read_rows
+from labelnoise.data import Columns, Known, base_of, is_file, read, read_rows
+from labelnoise.data.dataset import Rows
 from labelnoise.data.scale import Scaling
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
@@ -25,6 +25,7 @@ class Predictor:
 
     Attributes:
         classes: What each label is called.
+        known: What it knows of its data, to read more of their kind.
     """
 
     def __init__(self, run: Run | str | Path) -> None:
@@ -33,6 +34,7 @@ class Predictor:
             raise LabelNoiseError(f"{run.path} is not finished: start its command again first")
         header, spec = run.header, Spec(**run.header["spec"])
         self.classes: tuple[str, ...] = tuple(header["classes"])
+        self.known = Known(self.classes, header.get("encoding"))
         self._shape = tuple(header["shape"])
         self._bytes = header["dtype"] == str(torch.uint8)
         self._scaling = Scaling(
@@ -72,21 +74,23 @@ class Predictor:
 
 
 def inputs_of(
-    data: str, classes: tuple[str, ...], data_dir: Path | None = None
-) -> tuple[Tensor, Tensor | None]:
+    data: str, known: Known, data_dir: Path | None = None, columns: Columns | None = None
+) -> Rows:
     """What to predict: the rows of a file, labelled or not, or a data set's test part.
 
     A data set without a test part gives all its rows.
     """
-    path = Path(data).expanduser()
-    if data not in DATASETS and path.is_file() and path.suffix.lower() in FORMATS:
-        return read_rows(path, classes)
-    dataset = read(data, data_dir)
+    if is_file(data):
+        return read_rows(Path(data).expanduser(), known, columns)
+    dataset = read(data, data_dir, columns)
+    classes = known.classes
     if dataset.classes != classes:
         raise LabelNoiseError(
             f"the run knows the classes {', '.join(classes[:5])}{', ...' * (len(classes) > 5)}; "
             f"{data} has others"
         )
+    if dataset.encoding != known.encoding:
+        raise LabelNoiseError(f"{data} is encoded by itself: give {base_of(data)} to predict")
     if dataset.test_inputs is None:
         return dataset.inputs, dataset.labels
     return dataset.test_inputs, dataset.test_labels

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from labelnoise import nets
-from labelnoise.data import read
+from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES
@@ -26,6 +26,7 @@ from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import Parts, digest, divide, undivided
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
+from labelnoise.method import Method
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.record.journal import Journal
@@ -39,6 +40,9 @@ Watch = Callable[[Spec, Row | None], None]
 def train(
     data: str,
     *,
+    label: str | None = None,
+    image: str | None = None,
+    text: str | None = None,
     method: str = "bare",
     noise: str = "none",
     noise_rate: float | str | None = None,
@@ -60,12 +64,15 @@ def train(
 
     Args:
         data: A data set's name or the path of a file.
+        label: The label column of a table, or the file of labels of `.npy` embeddings.
+        image: The column of a table that has the paths of images.
+        text: The column of a table that has texts.
         method: A method's name.
         noise: Wrong labels to plant in the training and validation parts, such as
             `symmetric:0.5`; `none` takes the labels as they are.
         noise_rate: For a method that needs one: a number, `true` (the fraction that is wrong, where
             it is known; the default there), `nominal` (the rate of `noise`), or `auto` (estimated).
-        trusted: For a method that needs verified samples: an .npz file of them, or how many of the
+        trusted: For a method that needs verified samples: a file of them, or how many of the
             validation part to trust (by default all, where the true labels are known).
         net: A net's name, `auto`, or `package.module:name`.
         preset: How to train.
@@ -98,6 +105,7 @@ def train(
         trace=trace,
         seed=seed,
         data_seed=data_seed,
+        columns=Columns(label, image, text),
     )
     return fulfil(ask, out=out, data_dir=data_dir, device=device, watch=watch)
 
@@ -111,19 +119,19 @@ def fulfil(
     watch: Watch | None = None,
 ) -> Run:
     """`train` what is asked."""
-    place = _device(device)
-    _check(ask)
-    dataset = read(ask.data, None if data_dir is None else Path(data_dir))
+    place = device_named(device)
+    check_words(ask)
+    dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
     spec = specify(ask, dataset)
     path = Path(out) / spec.identity()
     if finished(path):
         return Run(path)
     division = undivided if spec.whole else divide
     parts = division(dataset, parse(ask.noise), ask.data_seed)
-    return _train(spec, Workplace(dataset, parts, place, Path(out), watch))
+    return train_on(spec, Workplace(dataset, parts, place, Path(out), watch))
 
 
-def _check(ask: Ask) -> None:
+def check_words(ask: Ask) -> None:
     """Say what is misspelt at once, not after a download."""
     ask.without_data()
     if ask.net != "auto":
@@ -150,18 +158,31 @@ def specify(ask: Ask, dataset: Dataset) -> Spec:
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a run shares with the one that estimates its noise rate."""
+    """What a run shares with the one that estimates its noise rate.
+
+    Attributes:
+        dataset: All data.
+        parts: What they were divided into.
+        device: Where to train.
+        out: The folder of runs' folders.
+        watch: Is told of every epoch.
+        folder: The run's own folder, if it is not to be named after its spec.
+        prepare: What is made of the method before it trains.
+    """
 
     dataset: Dataset
     parts: Parts
     device: torch.device
     out: Path
-    watch: Watch | None
+    watch: Watch | None = None
+    folder: Path | None = None
+    prepare: Callable[[Method], Method] = lambda method: method
 
 
-def _train(spec: Spec, place: Workplace, patience: float = 0) -> Run:
+def train_on(spec: Spec, place: Workplace, patience: float = 0) -> Run:
+    """Train what the spec says, or go on with it, where everything is at hand."""
     dataset, parts, device, watch = place.dataset, place.parts, place.device, place.watch
-    path = place.out / spec.identity()
+    path = place.folder or place.out / spec.identity()
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
     num_classes = len(dataset.classes)
     training = Train(
@@ -191,7 +212,7 @@ def _train(spec: Spec, place: Workplace, patience: float = 0) -> Run:
         if watch is not None:
             watch(spec, None)
         _, tally = fit(
-            spec.method_instance(),
+            place.prepare(spec.method_instance()),
             problem,
             training,
             epochs=spec.training.epochs,
@@ -225,11 +246,12 @@ def _noise_rate(spec: Spec, place: Workplace) -> float | None:
     short = estimator(spec, len(part.given))
     # Runs that need the same estimate at the same time wait for the first of them.
     folder = place.out / short.identity()
-    found = Run(folder) if finished(folder) else _train(short, place, patience=-1)
+    found = Run(folder) if finished(folder) else train_on(short, place, patience=-1)
     return estimated_rate(found)
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """The device called `name`; `auto` is the best there is."""
     if name == "auto":
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")

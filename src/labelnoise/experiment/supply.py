@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from labelnoise.data import is_file, read_rows
 from labelnoise.data.dataset import Dataset
-from labelnoise.data.npz import read_rows
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
 from labelnoise.experiment.parts import Noisy
@@ -152,11 +152,14 @@ def trusted_set(source: str | None, dataset: Dataset, part: Noisy, data_seed: in
 
 def _from_file(source: str, dataset: Dataset) -> tuple[Tensor, Tensor]:
     path = Path(source).expanduser()
-    if not path.is_file():
-        raise LabelNoiseError(f"--trusted takes a number or an .npz file, {source} is neither")
-    inputs, labels = read_rows(path, dataset.classes)
+    if not is_file(source):
+        raise LabelNoiseError(
+            f"--trusted takes a number or a file like the data's, {source} is neither"
+        )
+    inputs, labels = read_rows(path, dataset.known)
     if labels is None:
-        raise LabelNoiseError(f"{source} has no labels: a trusted set needs x and y")
+        raise LabelNoiseError(f"{source} has no labels: a trusted set needs them")
+    inputs, labels = inputs[labels >= 0], labels[labels >= 0]
     if inputs.shape[1:] != dataset.inputs.shape[1:] or inputs.dtype != dataset.inputs.dtype:
         raise LabelNoiseError(
             f"{source} holds {inputs.dtype} of shape {tuple(inputs.shape[1:])}, {dataset.name} "

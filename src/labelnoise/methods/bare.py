@@ -74,12 +74,12 @@ class BARE(Method):
         probs = log_probs.detach().exp()
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
-        weight, keep, chosen = verdict.weight, verdict.keep, verdict.weight.any()
+        weight, keep, empty = verdict.weight, verdict.keep, ~verdict.weight.any()
         if self.empty == "all":
-            weight, keep = torch.where(chosen, weight, 1.0), keep | ~chosen
+            weight, keep = weight + empty, keep | empty
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
-        if self.empty == "all" or bool(chosen):
+        if self.empty == "all" or not bool(empty):
             self.learner.descend(loss)
         return Step(
             index=batch.index,
@@ -87,7 +87,7 @@ class BARE(Method):
             loss=loss.detach(),
             keep=keep,
             probs=probs,
-            notes={**verdict.notes, "empty": ~chosen},
+            notes={**verdict.notes, "empty": empty},
             score=verdict.score,
         )
 

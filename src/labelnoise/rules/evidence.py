@@ -36,6 +36,7 @@ more than a look into tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -44,7 +45,7 @@ from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
-from labelnoise.rules.thresholds import reaches
+from labelnoise.rules.thresholds import reaches, slack
 from labelnoise.rules.verdict import Verdict
 
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
@@ -90,8 +91,8 @@ class Tables(NamedTuple):
 
     Attributes:
         others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
-        numbers: (4, given) `own`, `cut`, and two parts of a weight: what it is anyway, and for a
-            label that reaches the cut.
+        numbers: (4, given) `own`, `cut` less what rounding may do, and two parts of a weight: what
+            it is anyway, and for a label that reaches the cut.
         soft: (given,) the third one, before it is divided: for a `right` of 1.
         standing: What all that comes from.
         noise_rate: Of all labels.
@@ -137,6 +138,7 @@ class Evidence(nn.Module):
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, ...]] = []
         self._tables: Tables | None = None
+        self._doubt: Tensor | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
         """What the evidence so far says of a mini-batch; nothing is remembered."""
@@ -157,15 +159,18 @@ class Evidence(nn.Module):
         least = limits.tiny / limits.eps  # not 0: with no other class believed, 0 / 0
         for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=least)
         right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
-        keep = reaches(right, cut)
+        keep = right >= cut
         weight = torch.addcmul(anyway, self._by_right(right, labels), right)
         weight.addcmul_(if_kept, keep.to(right.dtype))
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
 
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
-        """Add a mini-batch to the evidence; of all processes, where several train together."""
-        self._waiting.append((probs.detach().clone(), labels.clone(), verdict.score))
+        """Add a mini-batch to the evidence; of all processes, where several train together.
+
+        It may wait to be added, so that none of the three may be changed from here on.
+        """
+        self._waiting.append((probs.detach(), labels, verdict.score))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
         if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
@@ -175,7 +180,8 @@ class Evidence(nn.Module):
     def _add_up(self) -> None:
         """Add what waits to the sums, as if it were one mini-batch."""
         together, classes = len(self._waiting), self.num_classes
-        step = torch.cat([torch.full_like(y, s) for s, (_, y, _) in enumerate(self._waiting)])
+        sizes = torch.tensor([len(labels) for _, labels, _ in self._waiting])
+        step = torch.arange(together).repeat_interleave(sizes).to(self.votes.device)
         probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
         probs = probs.to(right.dtype)
         largest, predicted = probs.max(dim=1)
@@ -202,7 +208,7 @@ class Evidence(nn.Module):
         for sums, each in zip(self.sums(), new, strict=True):
             sums.mul_(before).add_(each)
         self.seen += count.sum().long()
-        self._waiting, self._tables = [], None
+        self._waiting, self._tables, self._doubt = [], None, None
 
     def sums(self) -> Sums:
         """What all mini-batches so far have left behind."""
@@ -211,6 +217,27 @@ class Evidence(nn.Module):
     def right(self, probs: Tensor, labels: Tensor) -> Tensor:
         """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
         return self.judge(probs, labels).score
+
+    def odds(self, probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What Bayes' rule makes of probabilities as they are, without the network's habits.
+
+        For putting labels in order: `right` is 0 for whatever falls below a habit, these numbers
+        still tell more from less. Who strays where is half what was voted, half even: where few
+        labels are wrong, it hangs on a few votes.
+
+        Returns:
+            (batch,) the logarithm of the odds that the label is right; the class that it should be
+            otherwise; and how likely that is among all others.
+        """
+        probs = probs.detach().to(self.votes.dtype)
+        instead = self._doubts().index_select(0, labels) * probs
+        most, other = instead.max(dim=1)
+        wrong = instead.sum(dim=1)
+        limits = torch.finfo(probs.dtype)
+        given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+        sure = -math.log(limits.eps)
+        odds = (given.clamp(min=limits.tiny) / wrong.clamp(min=limits.tiny)).log()
+        return odds.clamp(-sure, sure), other, most / wrong.clamp(min=limits.tiny)
 
     def transition(self) -> Tensor:
         """(classes, classes) P(given = column, true = row), as far as it is known."""
@@ -235,7 +262,7 @@ class Evidence(nn.Module):
         """Follow the network to another device, but not to another precision."""
         device = fn(torch.empty(0, device=self.votes.device)).device
         self._waiting = [_on(device, *each) for each in self._waiting]
-        self._tables = None
+        self._tables = self._doubt = None
         super()._apply(lambda each: each.to(device), recurse)  # type: ignore[no-untyped-call]
         return self
 
@@ -247,15 +274,13 @@ class Evidence(nn.Module):
         """Go back to it."""
         self.steps = state["steps"]
         self._waiting = [_on(self.votes.device, *each) for each in state["waiting"]]
-        self._tables = None
+        self._tables = self._doubt = None
 
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
         """By how much of `right` each label counts: less where its class looks good just now."""
         tables = self._look_up()
-        mean = tables.standing.mean
-        counted = torch.ones_like(mean).index_add_(0, labels, torch.ones_like(right))
-        now = mean.index_add(0, labels, right).div_(counted)
-        by_class = tables.soft * now.pow_(tables.standing.resolution - 1)
+        now = tables.standing.mean.scatter_reduce(0, labels, right, "mean", include_self=True)
+        by_class = now.pow_(tables.standing.resolution - 1).mul_(tables.soft)
         return by_class.index_select(0, labels)
 
     def _look_up(self) -> Tables:
@@ -275,7 +300,8 @@ class Evidence(nn.Module):
         others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1) * believed
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
-        numbers = torch.stack([own, standing.cut, 1 - judged, resolved * judged])
+        cut = standing.cut / slack(standing.cut)
+        numbers = torch.stack([own, cut, 1 - judged, resolved * judged])
         standing = standing._replace(resolution=resolved)
         return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
 
@@ -297,6 +323,16 @@ class Evidence(nn.Module):
     def _believed(self, stays: Tensor, strays: Tensor) -> Tensor:
         """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
         return (stays > strays.amax(dim=0)).to(stays.dtype)
+
+    @torch.no_grad()
+    def _doubts(self) -> Tensor:
+        """(given, true) how likely the label is there for every time that it is there by right."""
+        if self._doubt is None:
+            stays, strays = self._stays_and_strays()
+            even = ((1 - stays).clamp(min=0) / max(1, self.num_classes - 1)).expand_as(strays)
+            mixed = (strays + even).fill_diagonal_(0) / 2 * self._believed(stays, strays)
+            self._doubt = mixed / stays.unsqueeze(1)
+        return self._doubt
 
     def _bars(self) -> Tensor:
         """(classes,) from which probability on a prediction is sure: their mean so far."""

@@ -163,4 +163,9 @@ def _given(probs: Tensor, labels: Tensor) -> Tensor:
 
 def reaches(value: Tensor, bar: Tensor) -> Tensor:
     """Whether a value that is not negative is at least `bar`, up to what rounding may have done."""
-    return value * (1 + TOLERANCE * torch.finfo(value.dtype).eps) >= bar
+    return value * slack(value) >= bar
+
+
+def slack(value: Tensor) -> float:
+    """By which factor a value may be too small by rounding alone."""
+    return 1 + TOLERANCE * torch.finfo(value.dtype).eps

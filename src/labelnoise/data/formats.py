@@ -1,0 +1,37 @@
+"""Readers of one's own files, by suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelnoise.data.columns import Columns
+from labelnoise.data.dataset import Dataset, Known, Rows
+from labelnoise.data.npy import npy_rows, read_npy
+from labelnoise.data.npz import npz_rows, read_npz
+from labelnoise.data.table import read_table, table_rows
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file.
+
+    Attributes:
+        read: Reads a file to train on, given what the user said of its columns.
+        rows: Reads a file to predict, given what the model knows of its own data.
+    """
+
+    read: Callable[[Path, Columns], Dataset]
+    rows: Callable[[Path, Known, Columns], Rows]
+
+
+TABLE = Format(read_table, table_rows)
+
+FORMATS: dict[str, Format] = {
+    ".npz": Format(read_npz, npz_rows),
+    ".npy": Format(read_npy, npy_rows),
+    ".csv": TABLE,
+    ".tsv": TABLE,
+    ".parquet": TABLE,
+}
