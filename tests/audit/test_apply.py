@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from labelnoise.audit.apply import apply, undo
 from labelnoise.audit.findings import Findings
 from labelnoise.cli import main
-from labelnoise.data import read
+from labelnoise.data import Columns, read
 from labelnoise.errors import LabelNoiseError
 
 from .found import decide, findings_of, keep
@@ -182,3 +183,48 @@ def test_a_copy_that_fails_leaves_nothing(
     with pytest.raises(LabelNoiseError, match="No space left on device"):
         apply(audit, decide(tmp_path / "decisions.csv", found), tmp_path / "new.npz")
     assert not list(tmp_path.glob("new.npz*"))
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+TABLE = "age;note;kind\r\n" + "".join(
+    f'{row % 7};"row ""{row}"""; {NAMES[row % 6]}\r\n' for row in range(24)
+)
+
+
+@pytest.mark.parametrize("named", [None, "kind"])
+def test_a_table_differs_in_its_label_cells_alone(tmp_path: Path, named: str | None) -> None:
+    path, out = tmp_path / "mine.csv", tmp_path / "new.csv"
+    text = TABLE.replace("2;", ";;\r\n2;", 1)  # a row without a label
+    path.write_bytes(text.encode())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what is left out is said elsewhere
+        dataset = read(str(path), columns=Columns(label=named))
+    found = findings_of(dataset, {23: 0, 4: 2})
+    audit = keep(tmp_path / "audit", found, dataset, str(path), label=named)
+    assert found.ids[23] == "24"
+    words = {"row23": ("relabel", "a; new one"), "row4": ("bad", ""), "row0": ("keep", "")}
+    apply(audit, decide(tmp_path / "decisions.csv", found, **words), out)
+    expected = text.replace('4;"row ""4"""; owl\r\n', "")
+    expected = expected.replace('"row ""23"""; owl', '"row ""23"""; "a; new one"')
+    assert out.read_bytes().decode() == expected
+    assert path.read_bytes().decode() == text
+    assert undo(out) == 1
+
+
+def test_a_parquet_table_is_corrected(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(
+        pyarrow.table({"x": [x % 7 for x in range(24)], "label": [0, 1] * 12}), path
+    )
+    dataset = read(str(path), columns=Columns(label="label"))
+    found = findings_of(dataset, {5: 0})
+    audit = keep(tmp_path / "audit", found, dataset, str(path), label="label")
+    decisions = decide(tmp_path / "decisions.csv", found, row5=("relabel", "0"), row6=("bad", ""))
+    apply(audit, decisions, tmp_path / "new.parquet")
+    new = parquet.read_table(tmp_path / "new.parquet").to_pydict()
+    assert new["x"] == [x % 7 for x in range(24) if x != 6]
+    assert new["label"][4:7] == [0, 0, 1]
