@@ -42,7 +42,9 @@ def test_help_names_every_command_and_loads_nothing_heavy(labelnoise: Labelnoise
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", ["train", "demo", "inject", "predict", "show", "list"])
+@pytest.mark.parametrize(
+    "command", ["train", "demo", "inject", "predict", "show", "apply", "export", "list"]
+)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([command, "--help"])
