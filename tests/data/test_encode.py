@@ -132,6 +132,14 @@ def test_columns_that_say_who_and_not_what_are_left_out() -> None:
     assert [encoding["name"] for encoding in encodings] == ["fare"]
 
 
+def test_a_wide_table_has_a_small_encoding() -> None:
+    values = np.random.default_rng(0).normal(size=(3000, 30)).round(4)
+    columns = [Column(str(number), [], row) for number, row in enumerate(values)]
+    encodings, _ = fit(columns)
+    assert max(len(encoding["values"]) for encoding in encodings) == 65_000 // 3000
+    assert len(fit(columns[:100])[0][0]["values"]) == 30
+
+
 def test_categories_beyond_the_frequent_ones_are_pooled() -> None:
     cells = [f"city {number:02}" for number in range(70) for _ in range(100 - number)]
     inputs, encodings, _ = encoded(cells)

@@ -27,12 +27,15 @@ from labelnoise.errors import LabelNoiseError, nearest
 Array = NDArray[np.float32]
 Encoding = Mapping[str, Any]
 
-QUANTILES = 65  # values whose rank is kept
+QUANTILES = 65  # values of a column whose rank is kept
+KEPT = 65_000  # of all columns together, so that an encoding stays some megabytes
+LEAST = 9  # of any column
 CATEGORIES = 50  # of a column that have an input of their own
 RARE = 0.002  # fraction of rows below which a category, or a missing value, has none
 STRANGE = 0.05  # fraction of cells of a column of numbers that may be none
 DISTINCT = 0.9  # fraction of different texts from which on they say who, not what
 FEW = 20  # rows or values; less are no evidence of what a column is
+INDICES = {"id", "index", "idx", "unnamed: 0", "__index_level_0__"}  # the last two are pandas'
 LARGEST = 1e150  # so that differences of two numbers are finite
 WIDEST = 1e30  # of an input; its square is finite in the scaling
 DAY = 86_400.0  # seconds
@@ -48,9 +51,10 @@ class Dropped:
 
 def fit(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], Dropped]:
     """How each column is encoded, decided by what is in it; and the columns that are not."""
+    quantiles = max(LEAST, min(QUANTILES, KEPT // max(1, len(columns))))
     encodings, constant, identity = [], [], []
     for column in columns:
-        encoding = _fit_column(column)
+        encoding = _fit_column(column, quantiles)
         if encoding["kind"] == "constant":
             constant.append(column.name)
         elif encoding["kind"] == "identity":
@@ -85,16 +89,17 @@ def width(encoding: Encoding) -> int:
 # --- what a column is -----------------------------------------------------------------------------
 
 
-def _fit_column(column: Column) -> dict[str, Any]:
+def _fit_column(column: Column, quantiles: int) -> dict[str, Any]:
     for kind, allowed in (*((kind, 0.0) for kind in PARSERS), ("number", STRANGE)):
         numbers, strange = _parsed(column, kind, allowed * len(column.cells))
         # A few words among few numbers are categories such as 1, 2, 3, more.
         if numbers is not None and not (strange and len(np.unique(numbers)) <= FEW):
-            return {"name": column.name, **_fit_numbers(column.name, numbers, kind)}
+            fitted = _fit_numbers(column.name, numbers, kind, quantiles)
+            return {"name": column.name, **fitted}
     return {"name": column.name, **_fit_categories(column.cells)}
 
 
-def _fit_numbers(name: str, numbers: Numbers, kind: str) -> dict[str, Any]:
+def _fit_numbers(name: str, numbers: Numbers, kind: str, quantiles: int) -> dict[str, Any]:
     known = np.sort(numbers[~np.isnan(numbers)])
     absent = len(numbers) - len(known)
     values, counts = np.unique(known, return_counts=True)
@@ -105,8 +110,8 @@ def _fit_numbers(name: str, numbers: Numbers, kind: str) -> dict[str, Any]:
     # Equal values share the middle of their ranks.
     ranks = (np.cumsum(counts) - counts / 2) / len(known)
     kept = np.arange(len(values))
-    if len(values) > QUANTILES:
-        kept = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], QUANTILES)))
+    if len(values) > quantiles:
+        kept = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], quantiles)))
     median = float(np.median(known))
     spread = float(np.quantile(known, 0.75) - np.quantile(known, 0.25))
     return {
@@ -124,7 +129,7 @@ def _row_numbers(name: str, numbers: Numbers) -> bool:
     """Whether numbers that all differ only count the rows, or are called an id."""
     whole = bool((numbers == np.floor(numbers)).all())
     word = name.casefold()
-    called = word in {"id", "index", "idx"} or word.endswith(("_id", " id")) or name.endswith("Id")
+    called = word in INDICES or word.endswith(("_id", " id")) or name.endswith("Id")
     return len(numbers) >= FEW and whole and (called or bool((np.diff(numbers) == 1).all()))
 
 
