@@ -168,6 +168,13 @@ def test_new_rows_are_encoded_as_in_training() -> None:
     assert inputs[:, 3:].tolist() == [[0, 0], [1, 0], [0, 0]]
 
 
+def test_numbers_of_a_file_that_knows_them_need_no_commas() -> None:
+    encodings, _ = fit([Column("n", ["1,234", "500", "2,000"])])
+    new = Column("n", ["1234.0", "500.0"], np.array([1234.0, 500.0]))
+    inputs = encode({"n": new}, encodings, 2)
+    assert inputs[:, 1] == pytest.approx([0.5, 1 / 6])
+
+
 def test_unknown_categories_are_others() -> None:
     cells = [f"{number % 60}x" for number in range(600)]
     encodings, _ = fit([Column("c", cells)])

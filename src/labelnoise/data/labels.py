@@ -32,6 +32,12 @@ def label_name(cell: str) -> str | None:
     return re.sub(r"^([+-]?\d+)\.0+$", r"\1", cell.strip())
 
 
+def label_names(cells: Sequence[str]) -> list[str | None]:
+    """What each written label is called."""
+    names = {cell: label_name(cell) for cell in set(cells)}
+    return [names[cell] for cell in cells]
+
+
 def classes_of(names: Sequence[str | None], where: str) -> tuple[str, ...]:
     """The labels that occur, in their order as numbers or as text."""
     found = {name for name in names if name is not None}
