@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -24,18 +25,13 @@ def missing(cell: str) -> bool:
     return cell.strip().casefold() in MISSING
 
 
+@lru_cache(maxsize=4096)  # classes are few, rows are many
 def label_name(cell: str) -> str | None:
     """What a written label is called: `3.0` is `3`; nothing if it is missing."""
     if missing(cell):
         return None
     # A column of integers becomes one of floats as soon as one of them is missing.
     return re.sub(r"^([+-]?\d+)\.0+$", r"\1", cell.strip())
-
-
-def label_names(cells: Sequence[str]) -> list[str | None]:
-    """What each written label is called."""
-    names = {cell: label_name(cell) for cell in set(cells)}
-    return [names[cell] for cell in cells]
 
 
 def classes_of(names: Sequence[str | None], where: str) -> tuple[str, ...]:

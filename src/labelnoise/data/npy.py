@@ -17,7 +17,7 @@ from labelnoise.data.cells import READERS, read_cells
 from labelnoise.data.columns import Columns
 from labelnoise.data.content import content, errors_naming
 from labelnoise.data.dataset import Dataset, Known, Rows
-from labelnoise.data.labels import LABELS, classes_of, label_names, positions
+from labelnoise.data.labels import LABELS, classes_of, label_name, positions
 from labelnoise.errors import LabelNoiseError
 
 BESIDE = ("{}_labels", "{}.labels", "labels")
@@ -102,17 +102,17 @@ def _names(file: Path) -> list[str | None]:
         with errors_naming(file):
             labels = _load(file)
             check_labels("the array", labels)
-            return label_names([str(label) for label in labels.tolist()])
+            return [label_name(str(label)) for label in labels.tolist()]
     if suffix in READERS:
         columns = read_cells(file).columns
         lower = {name.casefold(): name for name in columns}
         called = [lower[word] for word in LABELS if word in lower]
-        return label_names(columns[(called or list(columns))[-1]].cells)
+        return [label_name(cell) for cell in columns[(called or list(columns))[-1]].cells]
     try:
         lines = content(file).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise LabelNoiseError(f"{file}: not UTF-8: save the labels as UTF-8") from error
-    return label_names(lines)
+    return [label_name(line) for line in lines]
 
 
 def _same_length(path: Path, inputs: Tensor, file: Path, names: list[str | None]) -> None:

@@ -23,7 +23,7 @@ from labelnoise.data.columns import Columns
 from labelnoise.data.content import errors_naming
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.encode import encode, fit
-from labelnoise.data.labels import LABELS, classes_of, label_names, positions
+from labelnoise.data.labels import LABELS, classes_of, label_name, positions
 from labelnoise.data.originals import Originals
 from labelnoise.data.text import encode_text, fit_text
 from labelnoise.errors import LabelNoiseError
@@ -50,7 +50,7 @@ def read_table(path: Path, columns: Columns | None = None) -> Dataset:
     table = read_cells(path)
     with errors_naming(path):
         label = _label_column(path, table, columns)
-        names = label_names(table.columns[label].cells)
+        names = [label_name(cell) for cell in table.columns[label].cells]
         classes = classes_of(names, f"column {label!r}")
         labelled = [row for row, name in enumerate(names) if name is not None]
         skipped = table.rows - len(labelled)
@@ -86,7 +86,7 @@ def _labels(table: Table, known: Known, named: str | None) -> Tensor | None:
     label = named or (known.encoding or {})["label"]
     if named is None and label not in table.columns:
         return None
-    names = label_names(table.column(label).cells)
+    names = [label_name(cell) for cell in table.column(label).cells]
     if not any(names):
         return None
     return positions(names, known.classes, f"column {label!r}")
