@@ -71,6 +71,16 @@ def test_rows_of_rows(pair: tuple[Dataset, Dataset]) -> None:
     assert values(tensor, torch.tensor([2, 1])).equal(tensor[[2, 1]])
 
 
+def test_a_single_row(pair: tuple[Dataset, Dataset]) -> None:
+    tensor, files = (dataset.inputs for dataset in pair)
+    for row in (0, 7, -1):
+        assert files[row].equal(tensor[row])
+    assert files[[3, 1]].shape == (2, 3, 16, 16)
+    assert not files.is_floating_point()
+    with pytest.raises(IndexError):
+        files[300]
+
+
 def test_chunks_come_in_order(pair: tuple[Dataset, Dataset]) -> None:
     tensor, files = (dataset.inputs for dataset in pair)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))

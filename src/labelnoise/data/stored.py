@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
@@ -84,8 +84,18 @@ class Files:
         """How many bytes they would take in memory."""
         return self.shape.numel()
 
-    def __getitem__(self, rows: Tensor | slice) -> Files:
-        """Some of the images; nothing is decoded."""
+    def is_floating_point(self) -> bool:
+        """Pixels are bytes."""
+        return False
+
+    @overload
+    def __getitem__(self, rows: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, rows: Tensor | Sequence[int] | slice) -> Files: ...
+    def __getitem__(self, rows: int | Tensor | Sequence[int] | slice) -> Tensor | Files:
+        """Some of the images, nothing decoded; or the pixels of a single one."""
+        if isinstance(rows, int):
+            return next(self.read([torch.tensor([range(len(self))[rows]])]))[0]
         return replace(self, rows=self.rows[rows.cpu() if isinstance(rows, Tensor) else rows])
 
     def to(self, device: torch.device | str) -> Files:
