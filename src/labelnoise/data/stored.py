@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ from labelnoise.data.ahead import ahead
 from labelnoise.data.images import Form, Pixels, Unreadable, decode
 
 FEW = 256  # files that are decoded sooner than worker processes start
+PIECE = 256  # files of a chunk that one worker decodes, so that the others help
 
 
 class Names(Sequence[str]):
@@ -104,16 +106,26 @@ class Files:
 
     def read(self, chunks: Sequence[Tensor]) -> Iterator[Tensor]:
         """The pixels of chosen rows, a tensor for every chunk; a broken file is a black image."""
-        for pixels, faults in self.decoded(chunks):
-            if faults and not self.broken:
-                name, why = next(iter(faults.items()))
-                warnings.warn(
-                    f"{name} can no longer be read ({why}): a black image takes its place, and "
-                    "that of any other that breaks from now on",
-                    stacklevel=3,
-                )
-            self.broken.update(faults)
-            yield torch.from_numpy(pixels).to(self.device)
+        pieces = [torch.split(chunk, PIECE) for chunk in chunks]
+        decoded = self.decoded([piece for parts in pieces for piece in parts])
+        for parts in pieces:
+            found = []
+            for pixels, faults in islice(decoded, len(parts)):
+                self._note(faults)
+                found.append(pixels)
+            whole = found[0] if len(found) == 1 else np.concatenate(found)
+            yield torch.from_numpy(whole).to(self.device)
+
+    def _note(self, faults: Mapping[str, str]) -> None:
+        """Remember what broke, and say so the first time."""
+        if faults and not self.broken:
+            name, why = next(iter(faults.items()))
+            warnings.warn(
+                f"{name} can no longer be read ({why}): a black image takes its place, and that of "
+                "any other that breaks from now on",
+                stacklevel=4,
+            )
+        self.broken.update(faults)
 
     def decoded(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Pixels, Mapping[str, str]]]:
         """The pixels of every chunk, and which files of it cannot be read, and why."""
