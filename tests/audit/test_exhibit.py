@@ -15,6 +15,8 @@ from PIL import Image
 from labelnoise.audit.exhibit import MOST_COLUMNS, SIDE, exhibits, file_of
 from labelnoise.data.dataset import Dataset
 
+from .found import findings_of
+
 
 def dataset_of(inputs: torch.Tensor, **more: Any) -> Dataset:
     return Dataset("mine", inputs, torch.zeros(len(inputs), dtype=torch.long), ("a", "b"), **more)
@@ -74,11 +76,11 @@ def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> No
 
 
 def test_originals_are_a_table_or_a_text() -> None:
-    inputs = torch.zeros(2, 3)
-    rows = ({"age": "31", "note": "x" * 500}, {"text": "some words"})
-    table, text = exhibits(dataset_of(inputs, originals=rows), [0, 1])
+    inputs = torch.zeros(1, 3)
+    table = next(exhibits(dataset_of(inputs, originals=({"age": "31", "note": "x" * 500},)), [0]))
     assert table["table"][0] == ("age", "31")
     assert len(table["table"][1][1]) == 200
+    text = next(exhibits(dataset_of(inputs, originals=({"text": "some words"},)), [0]))
     assert text == {"text": "some words"}
 
 
@@ -87,3 +89,29 @@ def test_plain_features_are_numbers_and_not_too_many() -> None:
     shown = next(exhibits(dataset_of(inputs), [0]))
     assert shown["table"][1] == ("x1", "0.3333")
     assert (len(shown["table"]), shown["left"]) == (MOST_COLUMNS, 100 - MOST_COLUMNS)
+
+
+def test_columns_that_speak_against_the_label_come_first() -> None:
+    """Sample 0 is as tall and as loud as a dog, but called a cat; its age says nothing."""
+    pets = [{"age": "5", "height": "60", "sound": "bark", "seen": ""}]
+    pets += [{"age": f"{row % 9}", "height": f"{25 + row % 3}", "sound": "meow", "seen": "x"}
+             for row in range(30)]  # fmt: skip
+    pets += [{"age": f"{row % 9}", "height": f"{59 + row % 3}", "sound": "bark", "seen": "x"}
+             for row in range(30)]  # fmt: skip
+    labels = torch.tensor([0] * 31 + [1] * 30)
+    dataset = Dataset("mine.csv", torch.zeros(61, 1), labels, ("cat", "dog"), originals=pets)
+    shown = next(exhibits(dataset, [0], findings_of(dataset, {0: 1})))["table"]
+    assert shown[0] == ("height", "60", "26", "60")
+    assert shown[1] == ("sound", "bark", "meow", "bark")
+    assert {line[0] for line in shown[2:]} == {"age", "seen"}
+    assert {line[0]: line[2:] for line in shown}["age"] == ("3.5", "3.5")
+
+
+def test_what_is_usual_is_taken_from_labels_that_are_not_flagged() -> None:
+    values = torch.tensor([[1.0], [1.0], [9.0], [9.0], [9.0], [5.0], [5.0]])
+    labels = torch.tensor([0, 0, 0, 0, 0, 1, 1])
+    dataset = Dataset("mine.npz", values, labels, ("a", "b"))
+    found = findings_of(dataset, {2: 1, 3: 1, 4: 1})
+    assert next(exhibits(dataset, [2], found))["table"] == [("x0", "9", "1", "5")]
+    everything = findings_of(dataset, dict.fromkeys(range(7), 0))
+    assert next(exhibits(dataset, [5], everything))["table"] == [("x0", "5", "5", "9")]

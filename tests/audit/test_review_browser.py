@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from labelnoise.audit.apply import apply
+from labelnoise.audit.audit import audit
 from labelnoise.audit.findings import Findings
 from labelnoise.audit.report import write_report
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
 
-from .found import findings_of, keep
+from .found import findings_of
 
 pytestmark = pytest.mark.long
 
@@ -103,24 +103,10 @@ def exported(page: Any, path: Path) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
-    """MNIST with planted noise, one short training."""
-    from labelnoise.experiment.ask import Ask
-    from labelnoise.experiment.run import fulfil
-
-    out = tmp_path_factory.mktemp("audited")
-    dataset = read(DATA)
+    """MNIST with planted noise."""
     torch.set_num_threads(1)
-    run = fulfil(Ask(data=DATA, noise="symmetric:0.2", epochs=6, whole=True), out=out / "runs")
-    samples = np.load(run.path / "samples.npz")
-    selected = samples["selected"] / samples["seen"]
-    wrong = np.flatnonzero((selected < 0.5) & (samples["predicted"] != samples["given"]))
-    quality = samples["probability_mean"]
-    worst = wrong[np.argsort(quality[wrong])]
-    suggested = {int(row): int(samples["predicted"][row]) for row in worst}
-    found = findings_of(dataset, suggested, samples["given"])
-    keep(out / "audit", found, dataset, DATA)
-    write_report(out / "audit" / "report.html", found, dataset)
-    return out / "audit", found
+    out = tmp_path_factory.mktemp("audited") / "audit"
+    return out, audit(DATA, out=out, noise="symmetric:0.2", epochs=6).findings
 
 
 @pytest.mark.data
@@ -161,14 +147,14 @@ def test_from_the_page_to_the_corrected_labels(
     out = tmp_path / "labels.csv"
     apply(folder, tmp_path / "decisions.csv", out)
 
-    expected = {str(i): str(label) for i, label in enumerate(found.given)}
+    expected = {name: str(label) for name, label in zip(found.ids, found.given, strict=True)}
     expected |= {found.ids[i]: str(found.predicted[i]) for i in [*flagged[:10], row]}
     expected[found.ids[flagged[12]]] = str(other)
     del expected[found.ids[flagged[11]]]
     with out.open(newline="") as file:
         applied = {line["row"]: line["label"] for line in csv.DictReader(file)}
     assert applied == expected
-    right = [applied[str(i)] == str(truth[i]) for i in flagged[:10]]
+    right = [applied[found.ids[i]] == str(truth[i]) for i in flagged[:10]]
     assert sum(right) >= 9, "the worst suspects of an audit are wrong labels, rightly suggested"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from labelnoise.audit.findings import Findings
+from labelnoise.audit.usual import Usual
 from labelnoise.data.dataset import Dataset
 
 Exhibit = dict[str, Any]
-"""One of `image` (a data URI), `text`, or `table` (pairs of a column and a value)."""
+"""One of `image` (a data URI), `text`, or `table` (a column, its value, what is usual)."""
 
 SIDE = 96  # pixels of a thumbnail; smaller images stay as they are and are magnified by the page
 CRISP = 64  # images up to so many pixels are kept to the pixel, larger ones as photographs
@@ -26,13 +29,19 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # none that is a
 TEXT = "text"  # the only column of an original that is shown as running text
 
 
-def exhibits(dataset: Dataset, rows: Sequence[int]) -> Iterator[Exhibit]:
-    """What to show of these rows, one after the other."""
+def exhibits(
+    dataset: Dataset, rows: Sequence[int], findings: Findings | None = None
+) -> Iterator[Exhibit]:
+    """What to show of these rows; with findings, the columns that tell most come first."""
     if len(dataset.inputs.shape) == 4:
         return _images(dataset, rows)
-    if dataset.originals:
-        return (_original(dataset.originals[row]) for row in rows)
-    return (_numbers(dataset.inputs[row].tolist()) for row in rows)
+    cells = partial(_cells, dataset)
+    if dataset.originals and list(dataset.originals[0]) == [TEXT]:
+        return ({"text": _cut(cells(row)[TEXT], LONGEST_TEXT)} for row in rows)
+    if findings is None:
+        return (_table(list(cells(row).items())) for row in rows)
+    usual = Usual(findings, cells)
+    return (_table(usual.beside(row)) for row in rows)
 
 
 def file_of(dataset: Dataset, row: int) -> Path | None:
@@ -108,19 +117,17 @@ def _uri(picture: Image.Image) -> str:
 # --- columns and text -----------------------------------------------------------------------------
 
 
-def _original(original: Any) -> Exhibit:
-    if list(original) == [TEXT]:
-        return {"text": _cut(original[TEXT], LONGEST_TEXT)}
-    return _table([(str(name), _cut(value, LONGEST_CELL)) for name, value in original.items()])
+def _cells(dataset: Dataset, row: int) -> Mapping[str, str]:
+    """A row as its owner wrote it, or its numbers."""
+    if dataset.originals:
+        return dataset.originals[row]
+    return {f"x{place}": f"{value:.4g}" for place, value in enumerate(dataset.inputs[row].tolist())}
 
 
-def _numbers(values: Sequence[float]) -> Exhibit:
-    return _table([(f"x{place}", f"{value:.4g}") for place, value in enumerate(values)])
-
-
-def _table(pairs: list[tuple[str, str]]) -> Exhibit:
-    left = len(pairs) - MOST_COLUMNS
-    return {"table": pairs[:MOST_COLUMNS], **({"left": left} if left > 0 else {})}
+def _table(lines: Sequence[tuple[str, ...]]) -> Exhibit:
+    left = len(lines) - MOST_COLUMNS
+    shown = [tuple(_cut(text, LONGEST_CELL) for text in line) for line in lines[:MOST_COLUMNS]]
+    return {"table": shown, **({"left": left} if left > 0 else {})}
 
 
 def _cut(text: str, most: int) -> str:

@@ -88,10 +88,11 @@ function small({exhibit, id}) {
   return table(exhibit.table.slice(0, SUMMARY), exhibit.table.length - SUMMARY + (exhibit.left ?? 0));
 }
 
-function large({exhibit, id}) {
+function large({exhibit, id, given, suggested}) {
   if (exhibit.image) return picture(exhibit.image, id);
   if (exhibit.text !== undefined) return make("p", {class: "words", tabindex: 0}, exhibit.text);
-  return table(exhibit.table, exhibit.left ?? 0);
+  const names = [classes[given], ...(given === suggested ? [] : [classes[suggested]])];
+  return table(exhibit.table, exhibit.left ?? 0, names);
 }
 
 function picture(address, name) {
@@ -100,11 +101,17 @@ function picture(address, name) {
   return make("div", {class: "picture"}, image);
 }
 
-function table(pairs, left) {
-  const lines = pairs.map(([name, value]) =>
-    make("tr", {}, make("th", {scope: "row", title: name}, name), make("td", {title: value}, value)));
+// Columns and values; with the names of classes also what is usual in each of them.
+function table(columns, left, names = []) {
+  const cell = (text) => make("td", {title: text}, text);
+  const lines = columns.map(([name, value, ...usual]) => make("tr", {},
+    make("th", {scope: "row", title: name}, name), cell(value), ...usual.slice(0, names.length).map(cell)));
+  const body = make("tbody", {}, ...lines);
   const rest = left > 0 ? [make("p", {class: "note"}, `and ${left} more`)] : [];
-  return make("div", {class: "features"}, make("table", {}, make("tbody", {}, ...lines)), ...rest);
+  if (names.length === 0) return make("div", {class: "features"}, make("table", {}, body), ...rest);
+  const heading = (text) => make("th", {scope: "col", title: `usual where the label is ${text}`}, text);
+  const head = make("tr", {}, make("td"), make("th", {scope: "col"}, "this"), ...names.map(heading));
+  return make("div", {class: "features wide", tabindex: 0}, make("table", {}, make("thead", {}, head), body), ...rest);
 }
 
 // --- where one is ---
