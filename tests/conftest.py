@@ -9,11 +9,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import torch
 
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
+
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_ARGUMENTS = (
+    *("--no-sandbox", "--headless", "--disable-gpu", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +84,24 @@ def labelnoise(tmp_path: Path) -> Labelnoise:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium; where there is none tests are left out, or fail if `LABELNOISE_BROWSER` says so."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _without_browser("pip install playwright")
+    if not CHROMIUM.exists():
+        _without_browser(f"{CHROMIUM}: apt-get install chromium")
+    with sync_playwright() as started:
+        chromium = started.chromium
+        opened = chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+def _without_browser(remedy: str) -> NoReturn:
+    required = os.environ.get("LABELNOISE_BROWSER") == "required"
+    (pytest.fail if required else pytest.skip)(f"needs a browser: {remedy}")

@@ -17,28 +17,10 @@ from labelnoise.record.run import Run
 
 pytestmark = pytest.mark.long
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = (
-    *("--no-sandbox", "--headless", "--disable-gpu", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 HOSTILE = "</script><img src=x onerror='window.harm=1'><script>window.harm=2</script>\u2028"
 EPOCHS = 3
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs a browser: pip install playwright"
-    )
-    if not CHROMIUM.exists():
-        pytest.skip(f"needs a browser at {CHROMIUM}: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ function choosePair(given, suggested) {
   grid.current = null;
   applyFilter();
   byId("bar").scrollIntoView();
-  byId("list").focus({preventScroll: true});
+  backToList();
 }
 
 function writeCounts() {
@@ -235,7 +235,13 @@ function drawLabels() {
 
 function choose(name) {
   byId("chooser").close();
+  backToList();
   decide(labelled(grid.current, name));
+}
+
+// At once: until the next frame a closed dialog's field would still swallow keys.
+function backToList() {
+  byId("list").focus({preventScroll: true});
 }
 
 function keyInChooser(event) {
@@ -320,6 +326,7 @@ function start() {
     applyFilter();
     tell(told);
   });
+  for (const id of ["chooser", "keys"]) listenTo(byId(id), ["cancel", "close"], backToList);
   byId("typed").addEventListener("input", findLabels);
   byId("typed").addEventListener("keydown", keyInChooser);
   document.addEventListener("keydown", pressed);

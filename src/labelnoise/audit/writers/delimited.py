@@ -9,9 +9,11 @@ from pathlib import Path
 
 from labelnoise.audit.writers.correction import Correction
 from labelnoise.audit.writers.rows import label_column, rows_in_file
+from labelnoise.data.cells import DELIMITERS, read_cells
+from labelnoise.data.labels import label_name
 from labelnoise.errors import LabelNoiseError
 
-DELIMITERS = (",", ";", "\t", "|")
+ODD = "save the table as plain CSV and audit that"
 BREAK = re.compile(r"\r\n|\r|\n")
 
 Span = tuple[int, int]
@@ -35,15 +37,10 @@ class Record:
 def write_delimited(correction: Correction, out: Path) -> None:
     """Change the cells of labels, and leave out the lines of bad samples."""
     text = correction.path.read_bytes().decode("utf-8")  # a mark of its order stays where it is
-    label = label_column(correction)
-    header, records = _table(text, label)
-    place = header.index(label)
-    cells = {
-        name: [unquoted(text, record.cells[number]) for record in records]
-        for number, name in enumerate(header)
-        if name in {label, correction.source.get("image")}
-    }
-    rows = rows_in_file(correction, cells, label)
+    table = read_cells(correction.path)
+    rows = rows_in_file(correction, table)
+    place = list(table.columns).index(label_column(correction))
+    records = _records(text, len(table.columns), table.rows)
     pieces, at = [], 0
     for row, number in enumerate(rows):
         record = records[number]
@@ -52,31 +49,24 @@ def write_delimited(correction: Correction, out: Path) -> None:
             at = record.end
         elif row in correction.changed:
             start, end = record.cells[place]
-            new = quoted_like(text[start:end], correction.changed[row])
+            if label_name(_unquoted(text[start:end])) != correction.before[row]:
+                raise LabelNoiseError(f"the label of row {number} is not found again: {ODD}")
+            new = _quoted_like(text[start:end], correction.changed[row])
             pieces += [text[at:start], new]
             at = end
     out.write_bytes("".join([*pieces, text[at:]]).encode())
 
 
-def _table(text: str, label: str) -> tuple[list[str], list[Record]]:
-    """The names of the columns and the rows, by the delimiter that gives them most columns."""
-    best: tuple[list[str], list[Record]] | None = None
+def _records(text: str, columns: int, rows: int) -> list[Record]:
+    """The rows below the names of the columns, by the delimiter that gives as many as were read."""
     for delimiter in DELIMITERS:
-        found = records(text, delimiter)
-        first = next(found, None)
-        if first is None:
-            continue
-        names = [unquoted(text, cell).strip("\ufeff \t") for cell in first.cells]
-        if label in names and (best is None or len(names) > len(best[0])):
-            rest = list(found)
-            if all(len(record.cells) == len(names) for record in rest):
-                best = names, rest
-    if best is None:
-        raise LabelNoiseError(f"no column {label!r} is found again: save the table as plain CSV")
-    return best
+        found = list(scan(text, delimiter))[1:]
+        if len(found) == rows and all(len(record.cells) == columns for record in found):
+            return found
+    raise LabelNoiseError(f"the cells of the labels are not found again: {ODD}")
 
 
-def records(text: str, delimiter: str) -> Iterator[Record]:
+def scan(text: str, delimiter: str) -> Iterator[Record]:
     """The rows of a text, empty lines passed over."""
     plain = rf"[^{re.escape(delimiter)}\r\n]*"
     blank = "" if delimiter == "\t" else " *"
@@ -99,16 +89,11 @@ def records(text: str, delimiter: str) -> Iterator[Record]:
             yield Record(start, at, cells)
 
 
-def unquoted(text: str, span: Span) -> str:
-    """What a cell says."""
-    cell = text[slice(*span)]
-    if cell.startswith('"'):
-        inside, _, after = cell[1:].rpartition('"')
-        return inside.replace('""', '"') + after
-    return cell
+def _unquoted(cell: str) -> str:
+    return cell[1 : cell.rindex('"')].replace('""', '"') if cell.startswith('"') else cell
 
 
-def quoted_like(old: str, new: str) -> str:
+def _quoted_like(old: str, new: str) -> str:
     """A new cell, in quotes where the old one was or where it must be."""
     needed = any(character in new for character in (*DELIMITERS, '"', "\r", "\n"))
     if old.startswith('"') or needed or new != new.strip():

@@ -7,6 +7,7 @@ from typing import Any
 
 from labelnoise.audit.writers.correction import Correction
 from labelnoise.audit.writers.rows import label_column, rows_in_file
+from labelnoise.data.cells import read_cells
 from labelnoise.errors import LabelNoiseError
 
 
@@ -20,9 +21,7 @@ def write_parquet(correction: Correction, out: Path) -> None:
     table = parquet.ParquetFile(correction.path).read()
     label = label_column(correction)
     values = table.column(label).to_pylist()
-    cells = {name: [_written(value) for value in table.column(name).to_pylist()]
-             for name in {label, correction.source.get("image")} if name}  # fmt: skip
-    rows = rows_in_file(correction, cells, label)
+    rows = rows_in_file(correction, read_cells(correction.path))
     kind = table.schema.field(label).type
     for row, new in correction.changed.items():
         values[rows[row]] = new
@@ -35,10 +34,6 @@ def write_parquet(correction: Correction, out: Path) -> None:
     left_out = {rows[row] for row in correction.bad}
     stays = pyarrow.array([row not in left_out for row in range(table.num_rows)])
     parquet.write_table(table.filter(stays) if left_out else table, out)
-
-
-def _written(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _typed(value: Any, kind: Any) -> Any:

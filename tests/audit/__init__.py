@@ -1,0 +1,1 @@
+"""Tests of the audit share what makes findings."""
