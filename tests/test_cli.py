@@ -38,11 +38,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_help_names_every_command_and_loads_nothing_heavy(labelnoise: Labelnoise) -> None:
     done = labelnoise("--help")
     assert done.returncode == 0
-    for command in ("train", "demo", "inject", "predict", "show", "list"):
+    for command in ("train", "demo", "inject", "predict", "show", "doctor", "list"):
         assert command in done.stdout
 
 
 @pytest.mark.parametrize(
+    "command", ["train", "demo", "inject", "predict", "show", "doctor", "list"]
     "command", ["train", "demo", "inject", "predict", "show", "apply", "export", "list"]
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
+    from labelnoise.audit.audit import Audit as Audit
+    from labelnoise.audit.audit import audit as audit
     from labelnoise.audit.findings import Findings as Findings
     from labelnoise.audit.recorder import Recorder as Recorder
     from labelnoise.batch import Batch as Batch
     from labelnoise.batch import Step as Step
     from labelnoise.data import read as read
+    from labelnoise.data.columns import Columns as Columns
     from labelnoise.engine import fit as fit
     from labelnoise.errors import LabelNoiseError as LabelNoiseError
     from labelnoise.experiment.predict import Predictor as Predictor
@@ -34,10 +37,12 @@ if TYPE_CHECKING:
     from labelnoise.rules.evidence import Evidence as Evidence
 
 _HOME = {
+    "Audit": "audit.audit",
     "BARE": "methods.bare",
     "BARELoss": "adapters.torch_loss",
     "Batch": "batch",
     "CCE": "methods.cce",
+    "Columns": "data.columns",
     "Evidence": "rules.evidence",
     "Findings": "audit.findings",
     "LabelNoiseError": "errors",
@@ -49,6 +54,7 @@ _HOME = {
     "Recorder": "audit.recorder",
     "Run": "record.run",
     "Step": "batch",
+    "audit": "audit.audit",
     "bare_select": "methods.bare",
     "corrupt": "noise",
     "fit": "engine",

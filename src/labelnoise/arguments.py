@@ -63,6 +63,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         made[name].add_argument("--debug", action="store_true", help="show tracebacks")
         return made[name]
 
+    _add_audit(command("audit", "find the wrong labels of your data"))
     _add_train(command("train", "train a method on data with wrong labels"))
 
     demo = command("demo", "train cross-entropy and BARE on half-wrong digits")
@@ -106,6 +107,10 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
 
     _add_apply(command("apply", "make a corrected copy of audited labels, or take it back"))
     _add_export(command("export", "write an audit for another tool"))
+    doctor = command("doctor", "say what this machine has, and what is understood of DATA")
+    _add_data(doctor, nargs="?")
+    doctor.add_argument("--out", type=Path, default=Path("runs"), help="where runs will be written")
+    _add_json(doctor)
 
     pack = command("pack", "keep header and rows of finished runs as small files")
     pack.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folders of runs")
@@ -115,6 +120,26 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     listing.add_argument("what", choices=CATALOGUES, help="which names")
     _add_json(listing)
     return parser, made
+
+
+def _add_audit(audit: _Parser) -> None:
+    _add_data(audit)
+    audit.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for what is found"
+    )
+    audit.add_argument(
+        "--noise",
+        default="none",
+        metavar="KIND:RATE",
+        help="plant wrong labels in good ones, to try the audit out ('labelnoise list noises')",
+    )
+    _add_net(audit)
+    audit.add_argument("--epochs", type=int, help="default: 12, or more for few rows")
+    audit.add_argument("--batch-size", type=int, help="default: 16 to 128, by the number of rows")
+    audit.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
+    audit.add_argument("--data-seed", type=int, default=0, help="planted noise (default: 0)")
+    _add_device(audit)
+    _add_json(audit)
 
 
 def _add_train(train: _Parser) -> None:
@@ -136,11 +161,7 @@ def _add_train(train: _Parser) -> None:
         help="verified samples for a method that needs them: a file like DATA, or how many rows of "
         "the validation part to trust (default: all of it where the true labels are known)",
     )
-    train.add_argument(
-        "--net",
-        default="auto",
-        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
-    )
+    _add_net(train)
     train.add_argument(
         "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
     )
@@ -168,7 +189,7 @@ def _add_train(train: _Parser) -> None:
     train.add_argument(
         "--tensorboard", action="store_true", help="also log for TensorBoard, in the run's folder"
     )
-    train.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
+    _add_device(train)
     _add_json(train)
 
 
@@ -236,8 +257,9 @@ def _add_export(export: _Parser) -> None:
     _add_json(export)
 
 
-def _add_data(command: _Parser) -> None:
-    command.add_argument("data", metavar="DATA", help="a name ('labelnoise list datasets') or file")
+def _add_data(command: _Parser, nargs: str | None = None) -> None:
+    explains = "a name ('labelnoise list datasets') or file"
+    command.add_argument("data", metavar="DATA", nargs=nargs, help=explains)
     command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
     columns = command.add_argument_group("of a table (.csv, .tsv, .parquet)")
     columns.add_argument(
@@ -245,6 +267,18 @@ def _add_data(command: _Parser) -> None:
     )
     columns.add_argument("--image", metavar="NAME", help="column of paths of images to learn from")
     columns.add_argument("--text", metavar="NAME", help="column of texts to learn from")
+
+
+def _add_net(command: _Parser) -> None:
+    command.add_argument(
+        "--net",
+        default="auto",
+        help="'labelnoise list nets', or your own package.module:name (default: %(default)s)",
+    )
+
+
+def _add_device(command: _Parser) -> None:
+    command.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default: auto)")
 
 
 def _add_json(command: _Parser) -> None:

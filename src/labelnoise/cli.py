@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from labelnoise.data import Columns
     from labelnoise.record.run import Run
 
+SPINS = "1000"
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 WIDEST = 20  # classes; a larger matrix is for --json
 DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
@@ -34,6 +35,9 @@ DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memoris
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    # Before torch comes in: threads that wait for each other spin for milliseconds by default,
+    # which made a small training on busy cores ten times as slow.
+    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without the letters of a file's name
             stream.reconfigure(errors="replace")
@@ -63,6 +67,40 @@ def _complain(message: str, status: int) -> int:
 
 
 # --- commands -------------------------------------------------------------------------------------
+
+
+def _audit(options: Namespace) -> None:
+    from labelnoise.audit.audit import audit
+    from labelnoise.audit.table import worst_table
+    from labelnoise.experiment.machine import keep_memory, use_all_cores
+    from labelnoise.experiment.progress import Progress
+
+    use_all_cores()
+    keep_memory()
+    with Progress() as progress, _warnings_on_one_line():
+        done = audit(
+            options.data,
+            out=options.out,
+            label=options.label,
+            image=options.image,
+            text=options.text,
+            noise=options.noise,
+            net=options.net,
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            data_seed=options.data_seed,
+            data_dir=options.data_dir,
+            device=options.device,
+            watch=progress,
+        )
+    if options.json:
+        print(json.dumps(done.summary()))
+        return
+    if done.findings.issue.any():
+        _console().print(worst_table(done.findings))
+    for line in done.in_words():
+        print(line)
 
 
 def _train(options: Namespace) -> None:
@@ -166,14 +204,14 @@ def _predict(options: Namespace) -> None:
 
     predictor = Predictor(options.run)
     with _warnings_on_one_line():
-        inputs, labels = inputs_of(
+        inputs, labels, ids = inputs_of(
             options.data, predictor.known, options.data_dir, _columns(options)
         )
-    confidence, predicted = predictor.probs(inputs).max(dim=1)
-    pairs = zip(predicted.tolist(), confidence.tolist(), strict=True)
-    lines = (
-        (row, predictor.classes[label], f"{sure:.6f}") for row, (label, sure) in enumerate(pairs)
+        confidence, predicted = predictor.probs(inputs).max(dim=1)
+    triples = zip(
+        ids or range(len(predicted)), predicted.tolist(), confidence.tolist(), strict=True
     )
+    lines = ((row, predictor.classes[label], f"{sure:.6f}") for row, label, sure in triples)
     _write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
     agreement = None
     if labels is not None:
@@ -271,6 +309,21 @@ def _export(options: Namespace) -> None:
     print(json.dumps(report) if options.json else f"{count} samples: {options.out}")
 
 
+def _doctor(options: Namespace) -> None:
+    from labelnoise.experiment.doctor import lines_of_data, lines_of_machine, machine, understood
+
+    found: dict[str, Any] = {"machine": machine(options.out)}
+    if not options.json:  # what is wrong with the data should not hide it
+        print("\n".join(lines_of_machine(found["machine"])), flush=True)
+    if options.data is not None:
+        with _warnings_on_one_line():
+            found["data"] = understood(options.data, options.data_dir, _columns(options))
+    if options.json:
+        print(json.dumps(found))
+    elif options.data is not None:
+        print("\n".join(lines_of_data(found["data"])))
+
+
 def _pack(options: Namespace) -> None:
     from labelnoise.record.run import Run, pack
 
@@ -315,6 +368,7 @@ def _first_line(thing: object) -> str:
 
 
 COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
+    "audit": _audit,
     "train": _train,
     "demo": _demo,
     "reproduce": _reproduce,
@@ -325,6 +379,7 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "report": _report,
     "apply": _apply,
     "export": _export,
+    "doctor": _doctor,
     "pack": _pack,
     "list": _list,
 }

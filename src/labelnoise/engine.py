@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.data.scale import Scaling
+from labelnoise.data.stored import Inputs, walk
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError
 from labelnoise.method import Method
@@ -31,7 +32,7 @@ TESTED = ("test_accuracy", "test_accuracy_mean", "test_accuracy_balanced")
 class Held:
     """A part that is not trained on: inputs as stored, and labels to compare with."""
 
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
 
 
@@ -95,9 +96,9 @@ def fit(
     return rows, tally
 
 
-def evaluate(forward: Callable[[Tensor], Tensor], inputs: Tensor, scaling: Scaling) -> Tensor:
+def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scaling) -> Tensor:
     """What `forward` makes of stored inputs, in order and in chunks: (rows, ...) -> (rows, ...)."""
-    return torch.cat([forward(scaling(chunk)) for chunk in torch.split(inputs, EVALUATION_BATCH)])
+    return torch.cat([forward(scaling(chunk)) for chunk in walk(inputs, EVALUATION_BATCH)])
 
 
 def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list[float], Row]:

@@ -140,12 +140,12 @@ def test_what_is_wrong_with_the_inputs(tmp_path: Path) -> None:
 def test_rows_to_predict(embeddings: Path) -> None:
     known = Known(("bird", "cat", "dog"))
     save(embeddings.parent / "labels.npy", np.arange(99))  # of other rows; only named ones count
-    inputs, labels = npy_rows(embeddings, known)
+    inputs, labels, _ = npy_rows(embeddings, known)
     assert inputs.tolist() == X.tolist()
     assert labels is None
     named = embeddings.parent / "y.txt"
     named.write_text("cat\ndog\n\nbird\ncat\ncat\n")
-    _, labels = npy_rows(embeddings, known, Columns(label=str(named)))
+    _, labels, _ = npy_rows(embeddings, known, Columns(label=str(named)))
     assert labels is not None
     assert labels.tolist() == [1, 2, -1, 0, 1, 1]
 

@@ -201,14 +201,14 @@ def test_other_arrays_in_the_file_do_no_harm(tmp_path: Path) -> None:
 
 
 def test_rows_without_labels(tmp_path: Path) -> None:
-    inputs, labels = npz_rows(save(tmp_path, x=X), Known(("a", "b")))
+    inputs, labels, _ = npz_rows(save(tmp_path, x=X), Known(("a", "b")))
     assert inputs.tolist() == X.tolist()
     assert labels is None
 
 
 def test_rows_with_labels_in_the_order_of_the_model(tmp_path: Path) -> None:
     path = save(tmp_path, x=X[:2], y=np.array([3, 3]))
-    _, labels = npz_rows(path, Known(("-1", "3")))
+    _, labels, _ = npz_rows(path, Known(("-1", "3")))
     assert labels is not None
     assert labels.tolist() == [1, 1]
     with pytest.raises(LabelNoiseError, match="y has the label '3', which is none of the classes"):

@@ -9,7 +9,10 @@ from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
 NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
-UNDERSTOOD = f"give a .npz, .npy, .csv, .tsv or .parquet file or one of {', '.join(NAMES)}"
+UNDERSTOOD = (
+    "give a .npz, .npy, .csv, .tsv or .parquet file, a folder of class folders, "
+    f"or one of {', '.join(NAMES)}"
+)
 
 
 def message(data: str) -> str:
@@ -57,12 +60,16 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         assert message(path) == f"{path}: no such file; {UNDERSTOOD}"
 
 
-def test_files_and_folders_of_another_kind(tmp_path: Path) -> None:
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "table.xlsx").write_text("a,b")
+    path = str(tmp_path / "table.xlsx")
+    assert message(path) == f"{path}: this kind of file is not understood; {UNDERSTOOD}"
+
+
+def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "folder.npz").mkdir()
-    for name in ("table.xlsx", "folder.npz", "."):
-        path = str(tmp_path / name)
-        assert message(path) == f"{path}: this kind of file is not understood; {UNDERSTOOD}"
+    for path in (tmp_path / "folder.npz", tmp_path):
+        assert message(str(path)).startswith(f"{path}: no images in sub-folders: put the images")
 
 
 def test_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

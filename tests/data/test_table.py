@@ -235,7 +235,7 @@ def known(data: Dataset) -> Known:
 def test_rows_to_predict_need_neither_label_nor_order(tmp_path: Path) -> None:
     data = quietly(written(tmp_path, PETS))
     new = written(tmp_path, "extra,colour,weight\n1,white,3.9\n2,green,\n", "new.csv")
-    inputs, labels = table_rows(new, known(data))
+    inputs, labels, _ = table_rows(new, known(data))
     assert labels is None
     assert torch.equal(inputs[0], data.inputs[2])
     assert inputs[1].tolist() == [0, 0.5, 0, 0, 0]  # the median, and no colour that is known
@@ -299,7 +299,7 @@ def test_the_training_rows_are_predicted_from_what_was_trained_on(
     data = quietly(path, label="label")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        inputs, labels = table_rows(path, known(data))
+        inputs, labels, _ = table_rows(path, known(data))
     assert torch.equal(inputs, data.inputs)
     assert labels is not None
     assert torch.equal(labels, data.labels)

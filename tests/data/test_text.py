@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from labelnoise.data import Columns, Known, read
 from labelnoise.data.scale import standardised
 from labelnoise.data.table import table_rows
-from labelnoise.data.text import WORDS, encode_text, fit_text
+from labelnoise.data.text import DIRECTIONS, FEWEST, WORDS, encode_text, fit_text
 from labelnoise.errors import LabelNoiseError
 
 TEXTS = ["A good, good film.", "a bad film", "NA", "not good, not bad!", "", "so bad"]
@@ -34,16 +34,39 @@ def reference(texts: list[str], text: str) -> dict[str, float]:
     return {word: weight / length for word, weight in weights.items()}
 
 
+PLAIN = ["good good film", "bad film", "", "not good not bad", "", "so bad"]
+"""The words that count of TEXTS."""
+
+
 def test_words_are_weighed_by_how_few_texts_have_them() -> None:
-    plain = ["good good film", "bad film", "", "not good not bad", "", "so bad"]
     encoding = json.loads(json.dumps(fit_text(TEXTS)))
     assert encoding["words"] == ["bad", "film", "good", "not", "so"]
     inputs = encode_text(TEXTS, encoding)
     assert inputs.shape == (6, 1, 5)
     assert inputs.dtype == np.float32
-    for text, row in zip(plain, inputs[:, 0], strict=True):
-        expected = reference(plain, text)
+    for text, row in zip(PLAIN, inputs[:, 0], strict=True):
+        expected = reference(PLAIN, text)
         assert row == pytest.approx([expected.get(word, 0) for word in encoding["words"]])
+
+
+def test_many_words_are_brought_together_where_most_of_the_weights_lie() -> None:
+    chance = np.random.default_rng(0)
+    texts = [" ".join(f"w{n}" for n in chance.integers(0, 60, 12)) for _ in range(100)]
+    encoding = fit_text(texts)
+    words = encoding["words"]
+    inputs = encode_text(texts, encoding)[:, 0]
+    assert inputs.shape == (100, FEWEST)
+    weighed = np.array([[reference(texts, text).get(w, 0) for w in words] for text in texts])
+    best = np.square(np.linalg.svd(weighed, compute_uv=False)[:FEWEST]).sum()
+    assert 0.98 * best < np.square(inputs).sum() < 1.001 * best
+    assert (np.linalg.norm(inputs, axis=1) < 1.001).all()
+
+
+def test_the_number_of_directions_grows_with_the_texts() -> None:
+    chance = np.random.default_rng(0)
+    texts = [" ".join(f"w{n}" for n in chance.integers(0, 300, 9)) for _ in range(5000)]
+    for count, wide in ((20, FEWEST), (640, 20), (3000, 93), (5000, DIRECTIONS)):
+        assert encode_text(texts[:2], fit_text(texts[:count])).shape == (2, 1, wide)
 
 
 def test_no_more_words_than_fit_and_the_frequent_ones() -> None:
@@ -94,7 +117,7 @@ def test_a_column_of_texts(reviews: Path) -> None:
     assert data.classes == ("no", "yes")
     assert [dict(row) for row in data.originals] == [{"text": text} for text in TEXTS]
     known = Known(data.classes, json.loads(json.dumps(data.encoding)))
-    inputs, labels = table_rows(reviews, known)
+    inputs, labels, _ = table_rows(reviews, known)
     assert torch.equal(inputs, data.inputs)
     assert labels is not None
     assert torch.equal(labels, data.labels)
@@ -123,6 +146,6 @@ def test_texts_to_predict_may_stand_in_a_column_of_another_name(reviews: Path) -
     new.write_text("comment,when\nso bad,2024\n")
     with pytest.raises(LabelNoiseError, match="unknown column 'review'"):
         table_rows(new, data.known)
-    inputs, labels = table_rows(new, data.known, Columns(text="comment"))
+    inputs, labels, _ = table_rows(new, data.known, Columns(text="comment"))
     assert torch.equal(inputs[0], data.inputs[5])
     assert labels is None

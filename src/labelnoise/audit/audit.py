@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelnoise.audit.findings import COLUMNS, Findings
+from labelnoise.audit.findings import Findings
 from labelnoise.audit.recorded import RECORDER, Recorded
 from labelnoise.audit.recorder import Recorder
 from labelnoise.audit.report import write_report
+from labelnoise.audit.source import source_of
+from labelnoise.audit.store import ISSUES, write_findings
 from labelnoise.data import Columns, read
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
@@ -36,11 +35,11 @@ from labelnoise.experiment.run import (
 )
 from labelnoise.experiment.spec import Spec
 from labelnoise.noise import parse
-from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import HEADER, Run, finished
 
-ISSUES, SUMMARY, REPORT, MODEL = "issues.csv", "summary.json", "report.html", "model"
+REPORT, MODEL = "report.html", "model"
 EPOCHS = 12  # at least
+DOUBTFUL = 0.3  # a noise rate that few data sets have
 LARGEST, SMALLEST, STEPS = 128, 16, 32  # of batches; steps that an epoch should have
 
 
@@ -60,6 +59,37 @@ class Audit:
     findings: Findings
     run: Run
     against_truth: dict[str, float | None]
+
+    def in_words(self) -> list[str]:
+        """What a person wants to know, a line each."""
+        found = self.findings
+        low, high = (f"{100 * bound:.1f}" for bound in found.interval)
+        lines = [
+            f"{len(found.given):,} labels; about {100 * found.noise_rate:.1f} % seem to be wrong "
+            f"({low} to {high} %)"
+        ]
+        expected = found.expected_precision()
+        if expected is None:
+            lines.append("no single label looks more likely wrong than right")
+        else:
+            lines.append(
+                f"{int(found.issue.sum()):,} are suspects, of which about {100 * expected:.0f} % "
+                "should be wrong"
+            )
+        if found.noise_rate > DOUBTFUL:
+            lines.append(
+                "so many wrong labels are rare: if you do not believe it, the network is too weak "
+                "for these data (another --net, more --epochs)"
+            )
+        if self.against_truth:
+            told = [
+                f"{name.replace('_', ' ')} {'-' if value is None else f'{value:.3f}'}"
+                for name, value in self.against_truth.items()
+            ]
+            lines.append(f"of the noise that was planted: {', '.join(told)}")
+        lines.append(f"all of them, worst first: {self.folder / ISSUES}")
+        lines.append(f"to go through them, open {self.folder / REPORT} in a browser")
+        return lines
 
     def summary(self) -> dict[str, Any]:
         """What a program wants to know."""
@@ -133,8 +163,8 @@ def audit(
     shop = Workplace(dataset, parts, place, folder, watch, folder / MODEL, Recorded)
     run = Run(folder / MODEL) if finished(folder / MODEL) else train_on(spec, shop)
     findings = findings_of_run(run, dataset)
-    source = {"data": data, "label": label, "image": image, "text": text, "digest": spec.digest}
-    write_audit(folder, findings, dataset, source)
+    write_findings(folder, findings, source_of(dataset, data, columns))
+    write_report(folder / REPORT, findings, dataset)
     truth = parts.train.truth if spec.noise != "none" else None
     measured = {} if truth is None else against(findings, truth.numpy())
     return Audit(folder, findings, run, measured)
@@ -146,20 +176,6 @@ def findings_of_run(run: Run, dataset: Dataset) -> Findings:
     recorder.load_state_dict(run.checkpoint()["method"][RECORDER])
     found = recorder.issues()
     return replace(found, ids=dataset.ids) if dataset.ids else found
-
-
-def write_audit(
-    folder: Path, findings: Findings, dataset: Dataset, source: dict[str, str | None]
-) -> None:
-    """Write all but the model."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_rounded(row) for row in findings.rows())
-    write_atomically(folder / ISSUES, lambda file: file.write(text.getvalue().encode()))
-    summary = json.dumps({"source": source, **findings.summary()}, indent=1) + "\n"
-    write_atomically(folder / SUMMARY, lambda file: file.write(summary.encode()))
-    write_report(folder / REPORT, findings, dataset)
 
 
 def against(findings: Findings, truth: NDArray[np.int64]) -> dict[str, float | None]:
@@ -197,10 +213,3 @@ def _check_folder(folder: Path, spec: Spec) -> None:
                 f"{folder} holds an audit of other data or with other settings (of "
                 f"{held.dataset}): choose another --out"
             )
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """Six digits are enough for a person, and keep a file small."""
-    return {
-        key: f"{value:.6f}" if isinstance(value, float) else value for key, value in row.items()
-    }

@@ -114,10 +114,11 @@ class Recorder:
 
     def issues(self) -> Findings:
         """What was found of all samples that were seen, in the order of their ids."""
-        if self.rule is None:
-            raise LabelNoiseError("nothing was recorded yet: call update in every training step")
-        classes = self.classes or tuple(map(str, range(self.rule.num_classes)))
         rows = self._samples["seen"].nonzero().squeeze(1)
+        if not len(rows):
+            raise LabelNoiseError("nothing was recorded yet: call update in every training step")
+        known = 0 if self.rule is None else self.rule.num_classes
+        classes = self.classes or tuple(map(str, range(known)))
         record = {name: values[rows].cpu().numpy() for name, values in self._samples.items()}
         return findings_of(record, self._names(rows.tolist()), classes)
 

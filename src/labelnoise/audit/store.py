@@ -1,8 +1,9 @@
-"""An audit on disk: what was found, read back in the order of the data."""
+"""An audit on disk: what was found, written worst first and read back in the order of the data."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,11 +14,30 @@ import numpy as np
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import Source
 from labelnoise.errors import LabelNoiseError
+from labelnoise.record.disk import write_atomically
 
 ISSUES = "issues.csv"
 SUMMARY = "summary.json"
 
 Lines = list[dict[str, str]]
+
+
+def write_findings(folder: Path, findings: Findings, source: Source) -> None:
+    """Write the table of issues and the summary."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_rounded(row) for row in findings.rows())
+    write_atomically(folder / ISSUES, lambda file: file.write(text.getvalue().encode()))
+    summary = json.dumps({"source": source, **findings.summary()}, indent=1) + "\n"
+    write_atomically(folder / SUMMARY, lambda file: file.write(summary.encode()))
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Six digits are enough for a person, and keep a file small."""
+    return {
+        key: f"{value:.6f}" if isinstance(value, float) else value for key, value in row.items()
+    }
 
 
 def read_source(folder: Path) -> Source:

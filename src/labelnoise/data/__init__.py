@@ -1,4 +1,4 @@
-"""Data sets by name and files by suffix, all read into one `Dataset`."""
+"""Data sets by name, files by suffix and folders of images, all read into one `Dataset`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
-from labelnoise.data.formats import FORMATS
+from labelnoise.data.formats import FORMATS, format_of
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.split import Split, paper_split, stratified_split
 from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
@@ -99,26 +99,29 @@ def read(data: str, data_dir: Path | None = None, columns: Columns | None = None
     if change:
         return derive(read(base, data_dir, columns), parse_change(change), name_of(data))
     path = Path(name_of(data))
-    if is_file(data):
-        return FORMATS[path.suffix.lower()].read(path, columns)
+    if form := format_of(path):
+        return form.read(path, columns)
     if path.suffix or path.exists() or len(path.parts) > 1:
         problem = "this kind of file is not understood" if path.exists() else "no such file"
         suffixes = f"{', '.join(list(FORMATS)[:-1])} or {list(FORMATS)[-1]}"
         raise LabelNoiseError(
-            f"{data}: {problem}; give a {suffixes} file or one of {', '.join(DATASETS)}"
+            f"{data}: {problem}; give a {suffixes} file, a folder of class folders, or one of "
+            f"{', '.join(DATASETS)}"
         )
     raise unknown("data set", data, DATASETS)
 
 
-def is_file(data: str) -> bool:
-    """Whether `data` is a file of one's own of a kind that is understood."""
-    path = Path(os.path.expanduser(data))
-    return data not in DATASETS and path.suffix.lower() in FORMATS and path.is_file()
+def is_own(data: str) -> bool:
+    """Whether `data` is a file or folder of one's own of a kind that is understood."""
+    return data not in DATASETS and format_of(Path(os.path.expanduser(data))) is not None
 
 
 def read_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
-    """Read the rows of a file for a model, labelled or not, as its own data were read."""
-    return FORMATS[path.suffix.lower()].rows(path, known, columns or Columns())
+    """Read the rows of a file or folder for a model, labelled or not, as its own were read."""
+    form = format_of(path)
+    if form is None:
+        raise LabelNoiseError(f"{path}: this kind of file is not understood")
+    return form.rows(path, known, columns or Columns())
 
 
 def _derived(data: str) -> tuple[str, str]:

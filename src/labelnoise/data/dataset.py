@@ -7,14 +7,28 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from labelnoise.data.split import Split, stratified_split
+from labelnoise.data.stored import Inputs, walk
 
-Rows = tuple[Tensor, Tensor | None]
-"""Inputs to predict, and their labels if they have some (-1 where one is missing)."""
+HASHED = 4096  # rows at a time
+
+
+class Rows(NamedTuple):
+    """Rows to predict.
+
+    Attributes:
+        inputs: (rows, ...) as stored.
+        labels: (rows,) if they have some, -1 where one is missing.
+        ids: What each row is called; without, rows have numbers.
+    """
+
+    inputs: Inputs
+    labels: Tensor | None
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -24,19 +38,22 @@ class Known:
     Attributes:
         classes: What each label is called.
         encoding: How their columns became inputs; None for inputs that were stored as such.
+        shape: That of an input.
     """
 
     classes: tuple[str, ...]
     encoding: Mapping[str, Any] | None = None
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Inputs and labels as they were read, whole and in memory.
+    """Inputs and labels as they were read.
 
     Attributes:
         name: What the user asked for.
-        inputs: (rows, features) or (rows, channels, height, width); uint8 pixels or float32.
+        inputs: (rows, features) or (rows, channels, height, width); uint8 pixels or float32. In
+            memory, or in files that are decoded when needed.
         labels: (rows,) int64, in [0, len(classes)).
         classes: What each label is called.
         test_inputs: The official test part, if there is one.
@@ -50,13 +67,14 @@ class Dataset:
             show it to a person; without, the inputs themselves are shown.
         encoding: How columns became inputs, as plain JSON, so that new rows are treated alike; None
             where the inputs were stored as such.
+        skipped: What could not be read and is therefore no row.
     """
 
     name: str
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     classes: tuple[str, ...]
-    test_inputs: Tensor | None = None
+    test_inputs: Inputs | None = None
     test_labels: Tensor | None = None
     flips: Mapping[int, int] | None = None
     verified: bool = False
@@ -64,20 +82,23 @@ class Dataset:
     ids: tuple[str, ...] = ()
     originals: Sequence[Mapping[str, str]] = ()
     encoding: Mapping[str, Any] | None = None
+    skipped: tuple[str, ...] = ()
 
     @property
     def known(self) -> Known:
         """What a model that is trained on it knows of it."""
-        return Known(self.classes, self.encoding)
+        return Known(self.classes, self.encoding, tuple(self.inputs.shape[1:]))
 
     @cached_property
     def fingerprint(self) -> Any:
         """A hash of the content so far, to copy and go on with; data sets are hashed only once."""
         state = hashlib.blake2b(digest_size=16)
-        for tensor in (self.inputs, self.labels, self.test_inputs, self.test_labels):
-            if tensor is not None:
-                state.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                state.update(tensor.contiguous().numpy().data)
+        for values in (self.inputs, self.labels, self.test_inputs, self.test_labels):
+            if values is not None:
+                state.update(f"{values.dtype}{tuple(values.shape)}".encode())
+                # Files by their pixels, too: where inputs lie does not make another data set.
+                for chunk in walk(values, HASHED):
+                    state.update(chunk.contiguous().numpy().data)
         state.update("\0".join(self.classes).encode())
         if self.encoding is not None:  # a column may be renamed, and inputs stay
             state.update(json.dumps(self.encoding, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""Readers of one's own files, by suffix."""
+"""Readers of one's own files, by suffix, and of folders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from labelnoise.data.columns import Columns
 from labelnoise.data.dataset import Dataset, Known, Rows
+from labelnoise.data.folder import folder_rows, read_folder
 from labelnoise.data.npy import npy_rows, read_npy
 from labelnoise.data.npz import npz_rows, read_npz
 from labelnoise.data.table import read_table, table_rows
@@ -15,7 +16,7 @@ from labelnoise.data.table import read_table, table_rows
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file.
+    """A kind of file, or folders.
 
     Attributes:
         read: Reads a file to train on, given what the user said of its columns.
@@ -35,3 +36,12 @@ FORMATS: dict[str, Format] = {
     ".tsv": TABLE,
     ".parquet": TABLE,
 }
+
+FOLDER = Format(read_folder, folder_rows)
+
+
+def format_of(path: Path) -> Format | None:
+    """What reads a file or folder that is there; nothing if it is not understood."""
+    if path.is_dir():
+        return FOLDER
+    return FORMATS.get(path.suffix.lower()) if path.is_file() else None

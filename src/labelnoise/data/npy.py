@@ -54,11 +54,11 @@ def npy_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
     columns.refuse(str(path), but=("label",))
     inputs = _inputs(path)
     if columns.label is None:
-        return inputs, None
+        return Rows(inputs, None)
     file = _labels_file(path, columns.label)
     names = _names(file)
     _same_length(path, inputs, file, names)
-    return inputs, positions(names, known.classes, str(file))
+    return Rows(inputs, positions(names, known.classes, str(file)))
 
 
 def _inputs(path: Path) -> Tensor:

@@ -56,8 +56,8 @@ def npz_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
     with errors_naming(path):
         arrays = _load(path, required=("x",), optional=("y",))
         if "y" in arrays:
-            return _rows(arrays, "x", "y", known.classes)
-        return inputs_of("x", arrays["x"]), None
+            return Rows(*_rows(arrays, "x", "y", known.classes))
+        return Rows(inputs_of("x", arrays["x"]), None)
 
 
 def _load(path: Path, required: Sequence[str], optional: Sequence[str]) -> dict[str, Array]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelnoise.data.stored import Inputs, walk
+
 PIXEL = 255.0  # the largest value of a byte
 
 
@@ -33,25 +35,23 @@ class Scaling:
         return Scaling(self.shift.to(device), self.factor.to(device))
 
 
-def raw(inputs: Tensor) -> Scaling:
+def raw(inputs: Inputs) -> Scaling:
     """Leave the numbers as stored; pixels stay 0..255, as in the authors' released code."""
     return Scaling(torch.tensor(0.0), torch.tensor(1.0))
 
 
-def unit(inputs: Tensor) -> Scaling:
+def unit(inputs: Inputs) -> Scaling:
     """Bytes to [0, 1]; floats stay."""
     pixel = PIXEL if inputs.dtype == torch.uint8 else 1.0
     return Scaling(torch.tensor(0.0), torch.tensor(1.0 / pixel))
 
 
-def standardised(inputs: Tensor) -> Scaling:
+def standardised(inputs: Inputs) -> Scaling:
     """Mean 0 and deviation 1 over the training part, by channel of images or by feature."""
     dims = [0, *range(2, inputs.ndim)]
-    total = inputs.new_tensor(0, dtype=torch.float64)
-    squares = total.clone()
-    for chunk in torch.split(
-        inputs, 4096
-    ):  # a float64 copy of all pixels would take eight times the room
+    total = squares = torch.zeros((), dtype=torch.float64)
+    # A float64 copy of all pixels would take eight times the room.
+    for chunk in walk(inputs, 4096):
         values = chunk.double()
         total = total + values.sum(dims, keepdim=True)
         squares = squares + values.square().sum(dims, keepdim=True)
@@ -63,7 +63,7 @@ def standardised(inputs: Tensor) -> Scaling:
     return Scaling(mean.float(), factor.float())
 
 
-SCALES: dict[str, Callable[[Tensor], Scaling]] = {
+SCALES: dict[str, Callable[[Inputs], Scaling]] = {
     "raw": raw,
     "unit": unit,
     "standardised": standardised,

@@ -2,29 +2,31 @@
 
 The label column is the one that was named, else one called label, class, target or y, else the last
 one. Of the others, numbers, dates and categories become inputs (see `encode`); if a column of texts
-was named, it alone does (see `text`). Rows without a label are left out.
+was named, it alone does (see `text`), and likewise a column of images (see `pictured`). Rows
+without a label are left out, and those whose image cannot be read.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from labelnoise.data.cells import Column, Table, read_cells
+from labelnoise.data.collect import form_of, tell
 from labelnoise.data.columns import Columns
 from labelnoise.data.content import errors_naming
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.encode import encode, fit
 from labelnoise.data.labels import LABELS, classes_of, label_name, positions
 from labelnoise.data.originals import Originals
+from labelnoise.data.pictured import collect_column
+from labelnoise.data.stored import Inputs
 from labelnoise.data.text import encode_text, fit_text
 from labelnoise.errors import LabelNoiseError
 
@@ -36,12 +38,18 @@ class Features:
     Attributes:
         inputs: (rows, ...) for a network.
         encoding: How they were made, as plain JSON.
-        shown: The columns to show to a person.
+        shown: The columns to show to a person; without, the inputs themselves are shown.
+        rows: Which rows they are, if some had to be left out.
+        ids: What these are called, if not by their numbers.
+        skipped: What is left out.
     """
 
-    inputs: NDArray[np.float32]
+    inputs: Inputs
     encoding: Mapping[str, Any]
-    shown: Mapping[str, Sequence[str]]
+    shown: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rows: Sequence[int] | None = None
+    ids: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def read_table(path: Path, columns: Columns | None = None) -> Dataset:
@@ -51,39 +59,42 @@ def read_table(path: Path, columns: Columns | None = None) -> Dataset:
     with errors_naming(path):
         label = _label_column(path, table, columns)
         names = [label_name(cell) for cell in table.columns[label].cells]
-        classes = classes_of(names, f"column {label!r}")
+        classes_of(names, f"column {label!r}")  # what is wrong with them is known at once
         labelled = [row for row, name in enumerate(names) if name is not None]
         skipped = table.rows - len(labelled)
         if skipped:
             warnings.warn(f"{path}: {skipped} rows without a label are left out", stacklevel=2)
             table, names = table.take(labelled), [names[row] for row in labelled]
         features = _features(path, _without(table, label), columns)
+        if features.rows is not None:
+            names = [names[row] for row in features.rows]
+        classes = classes_of(names, f"column {label!r}")
         labels = positions(names, classes, f"column {label!r}")
     return Dataset(
         name=str(path),
-        inputs=torch.from_numpy(features.inputs),
+        inputs=features.inputs,
         labels=labels,
         classes=classes,
-        ids=tuple(map(str, labelled)) if skipped else (),
-        originals=Originals(features.shown),
+        ids=features.ids or (tuple(map(str, labelled)) if skipped else ()),
+        originals=Originals(features.shown) if features.shown else (),
         encoding={**features.encoding, "label": label, "unlabelled": skipped},
+        skipped=features.skipped,
     )
 
 
 def table_rows(path: Path, known: Known, columns: Columns | None = None) -> Rows:
     """Read rows to predict, encoded as in training; labels are taken if there are some."""
     columns = columns or Columns()
-    encoding = known.encoding or {}
-    if encoding.get("kind") not in ENCODERS:
+    kind = _encoding(known).get("kind", "")
+    if kind not in ROWS:
         raise LabelNoiseError(f"{path} is a table, but the run was not trained on one")
     table = read_cells(path)
     with errors_naming(path):
-        inputs = torch.from_numpy(ENCODERS[encoding["kind"]](table, encoding, columns))
-        return inputs, _labels(table, known, columns.label)
+        return ROWS[kind](path, table, known, columns)
 
 
 def _labels(table: Table, known: Known, named: str | None) -> Tensor | None:
-    label = named or (known.encoding or {})["label"]
+    label = named or _encoding(known)["label"]
     if named is None and label not in table.columns:
         return None
     names = [label_name(cell) for cell in table.column(label).cells]
@@ -124,15 +135,28 @@ def _without(table: Table, label: str) -> Table:
 
 def _features(path: Path, table: Table, columns: Columns) -> Features:
     if columns.image is not None:
-        raise LabelNoiseError("columns of images are not read yet: leave --image out")
+        return _images(path, table.column(columns.image))
     if columns.text is not None:
         return _one_text(table.column(columns.text))
     return _all_columns(path, table)
 
 
+def _images(path: Path, column: Column) -> Features:
+    found = collect_column(path, column.cells)
+    tell(path, found)
+    return Features(
+        found.inputs,
+        {"kind": "image", "column": column.name},
+        rows=found.rows.tolist(),
+        ids=tuple(column.cells[row] for row in found.rows.tolist()),
+        skipped=tuple(found.faults),
+    )
+
+
 def _one_text(column: Column) -> Features:
     encoding = {"kind": "text", "column": column.name, **fit_text(column.cells)}
-    return Features(encode_text(column.cells, encoding), encoding, {"text": column.cells})
+    inputs = torch.from_numpy(encode_text(column.cells, encoding))
+    return Features(inputs, encoding, {"text": column.cells})
 
 
 def _all_columns(path: Path, table: Table) -> Features:
@@ -155,7 +179,7 @@ def _all_columns(path: Path, table: Table) -> Features:
             **dict.fromkeys(dropped.identity, "identity"),
         },
     }
-    inputs = encode(table.columns, encodings, table.rows)
+    inputs = torch.from_numpy(encode(table.columns, encodings, table.rows))
     return Features(inputs, encoding, _cells(table))
 
 
@@ -169,22 +193,39 @@ def _cells(table: Table) -> dict[str, Sequence[str]]:
     return {name: column.cells for name, column in table.columns.items()}
 
 
-def _encode_columns(
-    table: Table, encoding: Mapping[str, Any], columns: Columns
-) -> NDArray[np.float32]:
+# --- the same of new rows -------------------------------------------------------------------------
+
+
+def _columns_rows(path: Path, table: Table, known: Known, columns: Columns) -> Rows:
     columns.refuse("the run's table", but=("label",))
-    return encode(table.columns, encoding["columns"], table.rows)
+    inputs = encode(table.columns, _encoding(known)["columns"], table.rows)
+    return Rows(torch.from_numpy(inputs), _labels(table, known, columns.label))
 
 
-def _encode_text(
-    table: Table, encoding: Mapping[str, Any], columns: Columns
-) -> NDArray[np.float32]:
+def _text_rows(path: Path, table: Table, known: Known, columns: Columns) -> Rows:
     columns.refuse("the run's text", but=("label", "text"))
-    return encode_text(table.column(columns.text or encoding["column"]).cells, encoding)
+    encoding = _encoding(known)
+    inputs = encode_text(table.column(columns.text or encoding["column"]).cells, encoding)
+    return Rows(torch.from_numpy(inputs), _labels(table, known, columns.label))
 
 
-ENCODERS: dict[str, Callable[[Table, Mapping[str, Any], Columns], NDArray[np.float32]]] = {
-    "columns": _encode_columns,
-    "text": _encode_text,
+def _image_rows(path: Path, table: Table, known: Known, columns: Columns) -> Rows:
+    columns.refuse("the run's images", but=("label", "image"))
+    cells = table.column(columns.image or _encoding(known)["column"]).cells
+    found = collect_column(path, cells, form_of(known, str(path)))
+    tell(path, found)
+    labels = _labels(table, known, columns.label)
+    ids = tuple(cells[row] for row in found.rows.tolist())
+    return Rows(found.inputs, None if labels is None else labels[found.rows], ids)
+
+
+def _encoding(known: Known) -> Mapping[str, Any]:
+    return known.encoding or {}
+
+
+ROWS: dict[str, Callable[[Path, Table, Known, Columns], Rows]] = {
+    "columns": _columns_rows,
+    "text": _text_rows,
+    "image": _image_rows,
 }
 """What encodes new rows as in training, by the kind of the encoding."""

@@ -1,11 +1,15 @@
-"""Texts as numbers: the weights of the most frequent words (TF-IDF), which are kept.
+"""Texts as numbers: TF-IDF of the most frequent words, brought together in a few directions.
 
-A text is one channel, (1, words), so that all words are scaled by the same factor: scaled one by
-one, a word that stands in a single text would weigh more than all the others there.
+The directions are those of latent semantic analysis (Deerwester et al. 1990): words that stand in
+the same texts point the same way. A net that sees the words themselves learns wrong labels by
+heart, for nearly every text has a word of its own (docs/data.md has the numbers). A text is one
+channel, (1, directions), so that all directions are scaled by the same factor: scaled one by one,
+those that say least would be magnified.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,39 +19,50 @@ from numpy.typing import NDArray
 from labelnoise.data.labels import missing
 from labelnoise.errors import LabelNoiseError
 
-WORDS = 2048  # inputs; 100,000 texts take 0.8 GB
-TOGETHER = 4096  # texts that are made dense at a time
+Array = NDArray[np.float32]
+
+WORDS = 2048
+DIRECTIONS = 128  # at most; 100,000 texts take 51 MB
+TEXTS = 32  # for every direction
+FEWEST = 16  # directions, of few texts
 # Words of two letters or more; a Chinese or Japanese sign is one, for there are no spaces between.
 TOKEN = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]{2,}"  # noqa: S105
 
 
 def fit_text(texts: Sequence[str]) -> dict[str, Any]:
-    """The words that count and the weight of each, as plain JSON."""
-    from sklearn.feature_extraction.text import TfidfVectorizer  # a second that only texts cost
+    """The words that count, their weights and their directions, as plain JSON."""
+    from sklearn.decomposition import TruncatedSVD  # a second that only texts cost
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(max_features=WORDS, sublinear_tf=True, token_pattern=TOKEN)
     try:
-        vectorizer.fit(_present(texts))
+        weighed = vectorizer.fit_transform(_present(texts))
     except ValueError as error:  # "empty vocabulary"
         raise LabelNoiseError("there are no words in the texts") from error
     words = [str(word) for word in vectorizer.get_feature_names_out()]
-    return {"words": words, "weights": vectorizer.idf_.tolist()}
+    directions = np.eye(len(words))
+    wanted = min(DIRECTIONS, max(FEWEST, len(texts) // TEXTS))
+    if wanted < min(len(words), len(texts)):
+        directions = TruncatedSVD(wanted, random_state=0).fit(weighed).components_.T
+    return {
+        "words": words,
+        "weights": vectorizer.idf_.tolist(),
+        "directions": base64.b64encode(directions.astype("<f2").tobytes()).decode(),
+    }
 
 
-def encode_text(texts: Sequence[str], encoding: Mapping[str, Any]) -> NDArray[np.float32]:
-    """(texts, 1, words), each of length 1, or 0 where no word is known."""
+def encode_text(texts: Sequence[str], encoding: Mapping[str, Any]) -> Array:
+    """(texts, 1, directions); all 0 where no word is known."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(
-        vocabulary=encoding["words"], sublinear_tf=True, token_pattern=TOKEN, dtype=np.float32
+        vocabulary=encoding["words"], sublinear_tf=True, token_pattern=TOKEN
     )
-    vectorizer.idf_ = np.array(encoding["weights"], dtype=np.float32)
-    present = _present(texts)
-    inputs = np.empty((len(present), 1, len(encoding["words"])), dtype=np.float32)
-    for start in range(0, len(present), TOGETHER):
-        some = vectorizer.transform(present[start : start + TOGETHER])
-        some.toarray(out=inputs[start : start + TOGETHER, 0])
-    return inputs
+    vectorizer.idf_ = np.array(encoding["weights"])
+    stored = np.frombuffer(base64.b64decode(encoding["directions"]), "<f2").astype(np.float64)
+    # Sparse times dense adds up each text by itself: the same alone and among others.
+    inputs = vectorizer.transform(_present(texts)) @ stored.reshape(len(encoding["words"]), -1)
+    return np.asarray(inputs, dtype=np.float32)[:, np.newaxis]
 
 
 def _present(texts: Sequence[str]) -> list[str]:

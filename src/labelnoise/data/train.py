@@ -1,4 +1,4 @@
-"""Train: the training part in memory, and the ways to walk over it."""
+"""Train: the training part, and the ways to walk over it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labelnoise.batch import Batch
 from labelnoise.data.scale import Scaling
+from labelnoise.data.stored import Inputs, fetch
 from labelnoise.seeds import stream
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -21,7 +22,7 @@ class Train:
     """Inputs and given labels on one device; batches are indexed, augmented, scaled whole.
 
     Attributes:
-        inputs: (rows, ...) as stored, bytes or floats.
+        inputs: (rows, ...) as stored, bytes or floats; in memory or in files.
         labels: (rows,) as given.
         scaling: What makes network inputs of stored ones.
         batch_size: Rows of a batch; the last one of an epoch may be smaller.
@@ -29,7 +30,7 @@ class Train:
         augment: Changes a batch of stored inputs at random, or nothing.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     labels: Tensor
     scaling: Scaling
     batch_size: int
@@ -50,8 +51,8 @@ class Train:
         order = rows[torch.randperm(len(rows), generator=stream(self.seed, "order", number))]
         chance = stream(self.seed, "augment", number)
         chunks = _chunks(order.to(self.labels.device), self.batch_size)
-        for count, index in enumerate(chunks):
-            stored = self.inputs.index_select(0, index)
+        fetched = fetch(self.inputs, chunks)
+        for count, (index, stored) in enumerate(zip(chunks, fetched, strict=True)):
             yield Batch(
                 views=tuple(self._view(stored, chance) for _ in range(views)),
                 labels=self.labels.index_select(0, index),
@@ -66,9 +67,9 @@ class Train:
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
         """All rows in order, without augmentation."""
         every = torch.arange(len(self), device=self.labels.device)
-        for index in torch.split(every, batch_size or self.batch_size):
-            inputs = self.scaling(self.inputs[index])
-            yield Batch((inputs,), self.labels[index], index, time=0.0)
+        chunks = torch.split(every, batch_size or self.batch_size)
+        for index, stored in zip(chunks, fetch(self.inputs, chunks), strict=True):
+            yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
 
     def _view(self, stored: Tensor, chance: torch.Generator) -> Tensor:
         return self.scaling(stored if self.augment is None else self.augment(stored, chance))

@@ -13,6 +13,11 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
 PAD = 64 * 2**20  # bytes by which the heap grows
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def use_all_cores() -> None:
     """Let torch have the cores that this process may use, unless OMP_NUM_THREADS says otherwise."""
     if "OMP_NUM_THREADS" not in os.environ and hasattr(os, "sched_getaffinity"):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.split import TEST_FRACTION, stratified_split
+from labelnoise.data.stored import Inputs
 from labelnoise.engine import Held
 from labelnoise.errors import LabelNoiseError
 from labelnoise.noise import Noise
@@ -27,7 +28,7 @@ class Noisy:
     """
 
     rows: Tensor
-    inputs: Tensor
+    inputs: Inputs
     given: Tensor
     truth: Tensor | None
 

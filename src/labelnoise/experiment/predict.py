@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelnoise.data import Columns, Known, base_of, is_file, read, read_rows
+from labelnoise.data import Columns, Known, base_of, is_own, read, read_rows
 from labelnoise.data.dataset import Rows
 from labelnoise.data.scale import Scaling
+from labelnoise.data.stored import Files, Inputs
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
 from labelnoise.errors import LabelNoiseError
@@ -34,8 +35,8 @@ class Predictor:
             raise LabelNoiseError(f"{run.path} is not finished: start its command again first")
         header, spec = run.header, Spec(**run.header["spec"])
         self.classes: tuple[str, ...] = tuple(header["classes"])
-        self.known = Known(self.classes, header.get("encoding"))
         self._shape = tuple(header["shape"])
+        self.known = Known(self.classes, header.get("encoding"), self._shape)
         self._bytes = header["dtype"] == str(torch.uint8)
         self._scaling = Scaling(
             torch.tensor(header["scaling"]["shift"]), torch.tensor(header["scaling"]["factor"])
@@ -59,9 +60,9 @@ class Predictor:
         )
         self._method.load_state_dict(run.checkpoint()["method"])
 
-    def probs(self, inputs: Tensor) -> Tensor:
+    def probs(self, inputs: Inputs) -> Tensor:
         """Class probabilities of inputs as stored in the data: (rows, ...) -> (rows, classes)."""
-        inputs = torch.as_tensor(inputs)
+        inputs = inputs if isinstance(inputs, Files) else torch.as_tensor(inputs)
         if (inputs.dtype == torch.uint8) is not self._bytes:
             trained, these = ("bytes", "not") if self._bytes else ("numbers", "bytes")
             raise LabelNoiseError(f"the run was trained on {trained}, these inputs are {these}")
@@ -76,11 +77,11 @@ class Predictor:
 def inputs_of(
     data: str, known: Known, data_dir: Path | None = None, columns: Columns | None = None
 ) -> Rows:
-    """What to predict: the rows of a file, labelled or not, or a data set's test part.
+    """What to predict: the rows of a file or folder, labelled or not, or a data set's test part.
 
     A data set without a test part gives all its rows.
     """
-    if is_file(data):
+    if is_own(data):
         return read_rows(Path(data).expanduser(), known, columns)
     dataset = read(data, data_dir, columns)
     classes = known.classes
@@ -92,5 +93,5 @@ def inputs_of(
     if dataset.encoding != known.encoding:
         raise LabelNoiseError(f"{data} is encoded by itself: give {base_of(data)} to predict")
     if dataset.test_inputs is None:
-        return dataset.inputs, dataset.labels
-    return dataset.test_inputs, dataset.test_labels
+        return Rows(dataset.inputs, dataset.labels, dataset.ids)
+    return Rows(dataset.test_inputs, dataset.test_labels)

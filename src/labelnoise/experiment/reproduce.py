@@ -36,6 +36,7 @@ from labelnoise.experiment.grid import (
     experiment_named,
     missing,
 )
+from labelnoise.experiment.machine import cores
 from labelnoise.experiment.outcome import Result, is_of
 from labelnoise.experiment.run import specify
 from labelnoise.experiment.spec import Spec
@@ -170,7 +171,7 @@ def execute(
         display.begin(jobs, desk)
         twins = _by_identity(jobs)
         # By all runs, not by those that are left: a run that goes on has the threads that it had.
-        threads = max(1, _cores() // min(workers, len(jobs)))
+        threads = max(1, cores() // min(workers, len(jobs)))
         calls = [
             delayed(children.train)(jobs[number].ask, number, desk, out, data_dir, threads)
             for number in twins
@@ -289,11 +290,6 @@ def _specify(
             raise LabelNoiseError(f"{experiment}: {error}") from error
 
 
-def _cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def default_workers() -> int:
     """One a core."""
-    return _cores()
+    return cores()

@@ -16,6 +16,7 @@ from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES
+from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
@@ -226,7 +227,7 @@ def train_on(spec: Spec, place: Workplace, patience: float = 0) -> Run:
         return journal.finish(samples_of(parts.train, tally))
 
 
-def _held(inputs: Tensor, labels: Tensor, device: torch.device) -> Held | None:
+def _held(inputs: Inputs, labels: Tensor, device: torch.device) -> Held | None:
     """A part that is not trained on, where there is one."""
     return Held(inputs.to(device), labels.to(device)) if len(labels) else None
 

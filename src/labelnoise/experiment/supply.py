@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelnoise.data import is_file, read_rows
+from labelnoise.data import is_own, read_rows
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError, noise_rate_lies_in_range
 from labelnoise.experiment.parts import Noisy
@@ -104,7 +105,7 @@ class Supply:
         validation: (rows,) labels of the validation part, those that are trusted put right.
     """
 
-    inputs: Tensor | None
+    inputs: Inputs | None
     labels: Tensor | None
     validation: Tensor
 
@@ -150,13 +151,13 @@ def trusted_set(source: str | None, dataset: Dataset, part: Noisy, data_seed: in
     return Supply(part.inputs[rows], right[rows], validation)
 
 
-def _from_file(source: str, dataset: Dataset) -> tuple[Tensor, Tensor]:
+def _from_file(source: str, dataset: Dataset) -> tuple[Inputs, Tensor]:
     path = Path(source).expanduser()
-    if not is_file(source):
+    if not (path.is_file() and is_own(source)):
         raise LabelNoiseError(
             f"--trusted takes a number or a file like the data's, {source} is neither"
         )
-    inputs, labels = read_rows(path, dataset.known)
+    inputs, labels, _ = read_rows(path, dataset.known)
     if labels is None:
         raise LabelNoiseError(f"{source} has no labels: a trusted set needs them")
     inputs, labels = inputs[labels >= 0], labels[labels >= 0]

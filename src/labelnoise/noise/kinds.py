@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from labelnoise.noise import transition
 from labelnoise.noise.corrupt import corrupt
 from labelnoise.noise.instance import instance_dependent
 
+if TYPE_CHECKING:
+    from labelnoise.data.stored import Inputs
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -22,7 +26,7 @@ class Setting:
 
     truth: Tensor
     num_classes: int
-    inputs: Tensor
+    inputs: Inputs
     flips: Mapping[int, int] | None
     generator: torch.Generator
     rule: torch.Generator
@@ -56,7 +60,7 @@ class Noise:
         truth: Tensor,
         *,
         num_classes: int,
-        inputs: Tensor,
+        inputs: Inputs,
         flips: Mapping[int, int] | None,
         generator: torch.Generator,
         rule: torch.Generator | None = None,
@@ -162,6 +166,11 @@ def _by_flips(rate: float, setting: Setting) -> Tensor:
 
 
 def _by_instance(rate: float, setting: Setting) -> Tensor:
+    if not isinstance(setting.inputs, Tensor):
+        raise LabelNoiseError(
+            "instance noise looks at all inputs at once, and these do not fit in memory: "
+            "take fewer (DATA:rows=N) or another noise"
+        )
     probabilities = instance_dependent(
         rate,
         setting.num_classes,

@@ -1,0 +1,83 @@
+"""ahead: results that worker processes make before they are asked for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as Items
+
+Result = TypeVar("Result")
+
+MOST_WORKERS = 4  # more than a network on a few cores keeps up with
+WAITING = 2  # results that a worker makes in advance
+
+
+def ahead(
+    work: Callable[[int], Result], count: int, workers: int | None = None
+) -> Iterator[Result]:
+    """`work(0)`, ..., `work(count - 1)`, in order, made by worker processes in advance.
+
+    Args:
+        work: What a worker does; it is sent to the workers once, and its results come back pickled
+            (not through shared memory, of which containers have little).
+        count: How many results there are.
+        workers: How many processes; 0 does the work here, when it is asked for. By default as many
+            as there are cores, up to 4.
+    """
+    workers = min(possible() if workers is None else workers, count)
+    if workers == 0:
+        yield from map(work, range(count))
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of more workers than cores, of fork beside threads
+        loader: DataLoader[Result] = DataLoader(
+            _Numbered(work, count),
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=WAITING,
+            collate_fn=_as_it_is,
+            worker_init_fn=_leave_interrupts_to_the_parent,
+            generator=torch.Generator(),  # else it draws from the chance that networks draw from
+        )
+        results: Any = iter(loader)
+    try:
+        yield from results
+    finally:
+        # It would do so when it is deleted, but the traceback of an error keeps it.
+        results._shutdown_workers()
+
+
+def possible() -> int:
+    """How many worker processes make sense here."""
+    if multiprocessing.current_process().daemon:  # a worker itself, which may have none
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(MOST_WORKERS, cores or 1)
+
+
+@dataclass(frozen=True)
+class _Numbered(Items[Result], Generic[Result]):
+    work: Callable[[int], Result]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> Result:
+        return self.work(number)
+
+
+def _as_it_is(result: Result) -> Result:
+    return result
+
+
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pickle
+import warnings
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from labelnoise.data.augment import crop_and_flip
+from labelnoise.data.dataset import Dataset
+from labelnoise.data.folder import read_folder
+from labelnoise.data.scale import SCALES, standardised
+from labelnoise.data.stored import FEW, Files, Names, fetch, values, walk
+from labelnoise.data.train import Train
+from labelnoise.engine import evaluate
+from labelnoise.errors import LabelNoiseError
+from labelnoise.noise import parse
+
+from .pictures import coloured, noise, save
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
+    """The same images in memory and in files, enough of them to be read by worker processes."""
+    root = coloured(tmp_path_factory.mktemp("tree"), each=100)
+    assert len(read_folder(root).labels) > FEW
+    return read_folder(root), read_folder(root, memory=0)
+
+
+def files_of(dataset: Dataset) -> Files:
+    return cast(Files, dataset.inputs)
+
+
+def test_names_are_kept_as_they_are() -> None:
+    given = ["a.png", "", "Ёлка/猫.jpg", "b\udcff.png", "a.png"]
+    names = Names(given)
+    assert len(names) == 5
+    assert list(names) == given
+    assert list(pickle.loads(pickle.dumps(names))) == given  # noqa: S301
+    assert list(Names([])) == []
+
+
+def test_files_look_like_a_tensor(pair: tuple[Dataset, Dataset]) -> None:
+    tensor, files = pair[0].inputs, files_of(pair[1])
+    assert isinstance(files, Files)
+    assert len(files) == len(tensor) == 300
+    for attribute in ("shape", "dtype", "ndim", "device"):
+        assert getattr(files, attribute) == getattr(tensor, attribute), attribute
+    assert files.numel() == tensor.numel()
+    assert files[:0].shape == (0, 3, 16, 16)
+    assert files.to("meta").device == torch.device("meta")
+
+
+def test_rows_of_rows(pair: tuple[Dataset, Dataset]) -> None:
+    tensor, files = (dataset.inputs for dataset in pair)
+    for rows in (
+        torch.tensor([5, 3, 3, 299]),
+        torch.arange(300) % 7 == 0,
+        slice(10, 40),
+        slice(0, 0),
+        torch.tensor([], dtype=torch.long),
+    ):
+        chosen = files[rows]
+        assert chosen.shape == tensor[rows].shape
+        assert torch.cat(list(walk(chosen, 8))).equal(tensor[rows])
+    inner = files[torch.arange(299, -1, -1)][torch.tensor([0, 10])]
+    assert values(inner, torch.arange(2)).equal(tensor[[299, 289]])
+    assert values(tensor, torch.tensor([2, 1])).equal(tensor[[2, 1]])
+
+
+def test_chunks_come_in_order(pair: tuple[Dataset, Dataset]) -> None:
+    tensor, files = (dataset.inputs for dataset in pair)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    chunks = torch.split(order, 7)
+    pairs = zip(fetch(tensor, chunks), fetch(files, chunks), strict=True)
+    assert sum(one.equal(other) for one, other in pairs) == len(chunks)
+    for size in (1000, 64):
+        whole, streamed = list(walk(tensor, size)), list(walk(files, size))
+        assert len(whole) == len(streamed)
+        assert all(one.equal(other) for one, other in zip(whole, streamed, strict=True))
+
+
+def test_where_inputs_lie_does_not_make_another_data_set(pair: tuple[Dataset, Dataset]) -> None:
+    memory, files = pair
+    assert memory.ids == files.ids
+    assert memory.labels.equal(files.labels)
+    assert memory.fingerprint.digest() == files.fingerprint.digest()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_scaling_is_the_same(pair: tuple[Dataset, Dataset], scale: str) -> None:
+    one, other = (SCALES[scale](dataset.inputs) for dataset in pair)
+    assert one.shift.equal(other.shift)
+    assert one.factor.equal(other.factor)
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_batches_are_the_same(pair: tuple[Dataset, Dataset], views: int) -> None:
+    walks = []
+    for dataset in pair:
+        scaling = standardised(dataset.inputs)
+        train = Train(dataset.inputs, dataset.labels, scaling, 32, seed=3, augment=crop_and_flip)
+        torch.manual_seed(0)
+        walks.append([*train.batches(2, views), *train.scan()])
+        assert torch.initial_seed() == 0
+        walks[-1].append(cast("object", torch.rand(3)))  # type: ignore[arg-type]
+    assert walks[0].pop().equal(walks[1].pop())  # type: ignore[attr-defined]  # no chance was used up
+    for one, other in zip(*walks, strict=True):
+        assert one.index.equal(other.index)
+        assert one.labels.equal(other.labels)
+        assert one.time == other.time
+        assert all(a.equal(b) for a, b in zip(one.views, other.views, strict=True))
+
+
+def test_trusted_batches_without_end_are_the_same(pair: tuple[Dataset, Dataset]) -> None:
+    walks = []
+    for dataset in pair:
+        rows = torch.arange(0, 300, 10)
+        scaling = standardised(dataset.inputs)
+        part = Train(dataset.inputs[rows], dataset.labels[rows], scaling, 32, seed=3)
+        forever = part.forever(12)
+        walks.append([next(forever).inputs for _ in range(7)])
+    assert all(one.equal(other) for one, other in zip(*walks, strict=True))
+
+
+def test_evaluation_is_the_same(pair: tuple[Dataset, Dataset]) -> None:
+    def forward(inputs: Tensor) -> Tensor:
+        return inputs.mean((2, 3))
+
+    one, other = (evaluate(forward, each.inputs, standardised(each.inputs)) for each in pair)
+    assert one.shape == (300, 3)
+    assert one.equal(other)
+
+
+def test_a_file_that_breaks_later_is_a_black_image(tmp_path: Path) -> None:
+    dataset = read_folder(coloured(tmp_path, each=4), memory=0)
+    files = files_of(dataset)
+    before = torch.cat(list(walk(dataset.inputs, 5)))
+    (tmp_path / "blue/001.png").unlink()
+    (tmp_path / "red/003.png").write_bytes(b"overwritten")
+    with pytest.warns(
+        UserWarning, match=r"blue/001.png can no longer be read \(No such file"
+    ) as said:
+        found = torch.cat(list(walk(dataset.inputs, 5)))
+    assert len(said) == 1
+    assert not found[[1, 11]].any()
+    left = [row for row in range(12) if row not in {1, 11}]
+    assert found[left].equal(before[left])
+    assert list(files.broken) == ["blue/001.png", "red/003.png"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once, of all parts
+        part = dataset.inputs[torch.tensor([1, 0])]
+        assert values(part, torch.arange(2))[1].equal(before[0])
+    assert cast(Files, part).broken is files.broken
+
+
+def test_a_file_that_breaks_does_not_end_the_workers(tmp_path: Path) -> None:
+    for number in range(300):
+        save(tmp_path / f"{'ab'[number % 2]}/{number}.png", noise(4, 4, seed=number))
+    dataset = read_folder(tmp_path, memory=0)
+    (tmp_path / "a/100.png").unlink()
+    with pytest.warns(UserWarning, match=r"a/100.png can no longer be read"):
+        found = torch.cat(list(walk(dataset.inputs, 16)))
+    assert len(found) == 300
+    assert int((found.flatten(1).sum(1) == 0).sum()) == 1
+
+
+def test_instance_noise_needs_inputs_in_memory(pair: tuple[Dataset, Dataset]) -> None:
+    def plant(dataset: Dataset, noise: str) -> Tensor:
+        return parse(noise).plant(
+            dataset.labels,
+            num_classes=3,
+            inputs=dataset.inputs,
+            flips=None,
+            generator=torch.Generator().manual_seed(0),
+        )
+
+    with pytest.raises(LabelNoiseError, match=r"do not fit in memory: take fewer \(DATA:rows=N\)"):
+        plant(pair[1], "instance:0.3")
+    assert plant(pair[0], "symmetric:0.3").equal(plant(pair[1], "symmetric:0.3"))
