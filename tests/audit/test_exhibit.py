@@ -12,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from labelnoise.audit.exhibit import MOST_COLUMNS, SIDE, exhibits, file_of
+from labelnoise.audit.exhibit import FEW, MOST_COLUMNS, SHARP, SIDE, exhibits, file_of
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.folder import read_folder
 
 from .found import findings_of
 
@@ -57,7 +58,9 @@ def test_channels_become_grey_or_colour(channels: int, mode: str) -> None:
 def test_a_large_image_is_made_small() -> None:
     pixels = torch.randint(0, 256, (1, 3, 300, 200), dtype=torch.uint8)
     shown = picture(next(exhibits(dataset_of(pixels), [0])))
-    assert (shown.size, shown.format) == ((SIDE * 2 // 3, SIDE), "JPEG")
+    assert (shown.size, shown.format) == ((SHARP * 2 // 3, SHARP), "JPEG")
+    many = picture(next(exhibits(dataset_of(pixels), [0] * (FEW + 1))))
+    assert many.size == (SIDE * 2 // 3, SIDE)
 
 
 def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> None:
@@ -70,7 +73,7 @@ def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> No
         str(tmp_path), black, torch.zeros(3, dtype=torch.long), ("cat", "dog"), ids=ids
     )
     first, second, third = (picture(one) for one in exhibits(dataset, [0, 1, 2]))
-    assert first.size == (96, 48)
+    assert first.size == (192, 96)
     assert second.size == third.size == (32, 32)
     assert [file_of(dataset, row) is None for row in range(3)] == [False, False, True]
 
@@ -115,3 +118,17 @@ def test_what_is_usual_is_taken_from_labels_that_are_not_flagged() -> None:
     assert next(exhibits(dataset, [2], found))["table"] == [("x0", "9", "1", "5")]
     everything = findings_of(dataset, dict.fromkeys(range(7), 0))
     assert next(exhibits(dataset, [5], everything))["table"] == [("x0", "5", "5", "9")]
+
+
+def test_images_that_do_not_fit_in_memory_are_shown_all_the_same(tmp_path: Path) -> None:
+    for number, kind in enumerate(("cat", "dog")):
+        (tmp_path / kind).mkdir()
+        Image.new("L", (8, 8), 100 * number).save(tmp_path / kind / "1.png")
+    dataset = read_folder(tmp_path, memory=0)
+    assert not isinstance(dataset.inputs, torch.Tensor)
+    for row, name in enumerate(dataset.ids):
+        (tmp_path / name).rename(tmp_path / name.replace("1.png", f"gone{row}"))
+    with pytest.warns(UserWarning, match="can no longer be read"):
+        assert np.asarray(picture(next(exhibits(dataset, [1])))).max() == 0
+    (tmp_path / "dog" / "gone1").rename(tmp_path / "dog" / "1.png")
+    assert np.asarray(picture(next(exhibits(dataset, [1])))).max() == 100

@@ -10,22 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from labelnoise.audit.findings import Findings
 from labelnoise.audit.usual import Usual
+from labelnoise.data import base_of
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.images import Pixels, Unreadable, decode, look
+from labelnoise.data.stored import values
 
 Exhibit = dict[str, Any]
 """One of `image` (a data URI), `text`, or `table` (a column, its value, what is usual)."""
 
 SIDE = 96  # pixels of a thumbnail; smaller images stay as they are and are magnified by the page
+SHARP, FEW = 192, 1000  # pixels where there are no more than so many to show
 CRISP = 64  # images up to so many pixels are kept to the pixel, larger ones as photographs
 LONGEST_TEXT = 2000  # characters
 LONGEST_CELL = 200
 MOST_COLUMNS = 40
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")  # none that is a program, as EPS is
 TEXT = "text"  # the only column of an original that is shown as running text
 
 
@@ -46,10 +50,11 @@ def exhibits(
 
 def file_of(dataset: Dataset, row: int) -> Path | None:
     """The image file that a row was read from, if it is one and still there."""
-    if not dataset.ids or len(dataset.inputs.shape) != 4:
+    place = Path(base_of(dataset.name))
+    of_table = (dataset.encoding or {}).get("kind") == "image"
+    if not dataset.ids or not (of_table or place.is_dir()):
         return None
-    place = Path(dataset.name)
-    file = (place if place.is_dir() else place.parent) / dataset.ids[row]
+    file = (place.parent if of_table else place) / dataset.ids[row].strip()
     return file if file.is_file() else None
 
 
@@ -57,53 +62,52 @@ def file_of(dataset: Dataset, row: int) -> Path | None:
 
 
 def _images(dataset: Dataset, rows: Sequence[int]) -> Iterator[Exhibit]:
+    side = SHARP if len(rows) <= FEW else SIDE
     low, high = _range(dataset, rows)
     for row in rows:
-        if (file := _opened(file_of(dataset, row))) is not None:
-            yield {"image": _uri(file)}
-            continue
-        pixels = dataset.inputs[row].numpy()
-        if pixels.dtype != np.uint8:
-            share = (pixels.astype(np.float64) - low) / ((high - low) or 1)
-            pixels = (255 * share).round().clip(0, 255).astype(np.uint8)
-        yield {"image": _uri(_picture(pixels))}
+        pixels = _file_pixels(file_of(dataset, row), side)
+        if pixels is None:
+            stored = values(dataset.inputs, torch.tensor([row]))[0].numpy()
+            pixels = stored if stored.dtype == np.uint8 else _bytes(stored, low, high)
+        picture = _picture(pixels)
+        picture.thumbnail((side, side))
+        yield {"image": _uri(picture)}
 
 
-def _opened(file: Path | None) -> Image.Image | None:
+def _file_pixels(file: Path | None, side: int) -> Pixels | None:
     """The file itself, sharper than what a network is given; nothing if it cannot be read."""
     if file is None:
         return None
     try:
-        with Image.open(file, formats=FORMATS) as image:
-            image.draft("RGB", (2 * SIDE, 2 * SIDE))
-            upright = ImageOps.exif_transpose(image)
-            picture = upright.convert("L" if upright.mode == "L" else "RGB")
-            picture.thumbnail((SIDE, SIDE))
-            return picture
-    except Exception:  # decoders raise nearly anything; the pixels that were read are shown instead
+        height, width, grey = look(str(file))
+        scale = min(1.0, side / max(height, width))
+        size = (max(1, round(height * scale)), max(1, round(width * scale)))
+        return decode(str(file), (1 if grey else 3, *size))
+    except Unreadable:
         return None
 
 
 def _range(dataset: Dataset, rows: Sequence[int]) -> tuple[float, float]:
     """From black to white: numbers that are not bytes have one range for all that is shown."""
-    if not dataset.inputs.is_floating_point():
-        return 0.0, 255.0
     low, high = 0.0, 0.0
-    for row in rows:
-        image = dataset.inputs[row]
-        low, high = min(low, float(image.min())), max(high, float(image.max()))
+    if dataset.inputs.dtype.is_floating_point:
+        for row in rows:
+            image = values(dataset.inputs, torch.tensor([row]))
+            low, high = min(low, float(image.min())), max(high, float(image.max()))
     return low, high
 
 
-def _picture(pixels: NDArray[np.uint8]) -> Image.Image:
-    """(channels, height, width) as grey or colour, no larger than a thumbnail."""
-    if pixels.shape[0] in (3, 4):
-        picture = Image.fromarray(np.ascontiguousarray(np.moveaxis(pixels, 0, 2)))
-    else:
-        grey = pixels[0] if len(pixels) == 1 else pixels.mean(axis=0).astype(np.uint8)
-        picture = Image.fromarray(np.ascontiguousarray(grey))
-    picture.thumbnail((SIDE, SIDE))
-    return picture
+def _bytes(numbers: NDArray[Any], low: float, high: float) -> Pixels:
+    share = (numbers.astype(np.float64) - low) / ((high - low) or 1)
+    return (255 * share).round().clip(0, 255).astype(np.uint8)
+
+
+def _picture(pixels: Pixels) -> Image.Image:
+    """(channels, height, width) as grey or colour."""
+    if len(pixels) in (3, 4):
+        return Image.fromarray(np.ascontiguousarray(np.moveaxis(pixels, 0, 2)))
+    grey = pixels[0] if len(pixels) == 1 else pixels.mean(axis=0).astype(np.uint8)
+    return Image.fromarray(np.ascontiguousarray(grey))
 
 
 def _uri(picture: Image.Image) -> str:
@@ -121,7 +125,8 @@ def _cells(dataset: Dataset, row: int) -> Mapping[str, str]:
     """A row as its owner wrote it, or its numbers."""
     if dataset.originals:
         return dataset.originals[row]
-    return {f"x{place}": f"{value:.4g}" for place, value in enumerate(dataset.inputs[row].tolist())}
+    numbers = values(dataset.inputs, torch.tensor([row]))[0]
+    return {f"x{place}": f"{value:.4g}" for place, value in enumerate(numbers.tolist())}
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> Exhibit:

@@ -49,7 +49,7 @@ class Exported:
     @cached_property
     def findings(self) -> Findings:
         """What was found, in the order of the data."""
-        return read_findings(self.folder, lambda: self.dataset.ids)
+        return read_findings(self.folder, lambda: self.dataset)
 
     @cached_property
     def decided(self) -> Sequence[Decision]:
