@@ -44,7 +44,7 @@ def test_help_names_every_command_and_loads_nothing_heavy(labelnoise: Labelnoise
 
 @pytest.mark.parametrize(
     "command",
-    ["train", "demo", "inject", "predict", "show", "apply", "export", "doctor", "list"],
+    ["audit", "train", "demo", "inject", "predict", "show", "apply", "export", "doctor", "list"],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
