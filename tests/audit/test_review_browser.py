@@ -165,17 +165,17 @@ def test_every_decision_by_key_undone_and_by_mouse(opened: Open, tmp_path: Path)
     path, found = small_page(tmp_path)
     page = opened(path)
     press(page, "kab")
-    assert page.locator("#counts").inner_text() == "3 of 37 decided: 1 relabelled, 1 kept, 1 bad"
+    assert page.locator("#counts").inner_text() == "3 of 12 decided: 1 relabelled, 1 kept, 1 bad"
     assert [page.locator(f"#suspect-{row}").get_attribute("class") for row in range(4)] == [
         "card table keep", "card table relabel", "card table bad", "card table open",
     ]  # fmt: skip
     assert current(page) == "3"
     press(page, "uu")
     assert current(page) == "1"
-    assert page.locator("#counts").inner_text() == "1 of 37 decided: 0 relabelled, 1 kept, 0 bad"
+    assert page.locator("#counts").inner_text() == "1 of 12 decided: 0 relabelled, 1 kept, 0 bad"
     page.keyboard.press("Control+z")
     page.keyboard.press("u")  # nothing is left to undo
-    assert page.locator("#counts").inner_text() == "0 of 37 decided"
+    assert page.locator("#counts").inner_text() == "0 of 12 decided"
     page.locator(".act.keep").click()
     page.locator(".act.relabel").click()
     page.locator(".chips button", has_text="owl").click()
@@ -209,12 +209,12 @@ def test_moving_and_clearing(opened: Open, tmp_path: Path) -> None:
     page.keyboard.press("n")
     assert current(page) == "1"
     press(page, "pc")
-    assert page.locator("#counts").inner_text() == "0 of 37 decided"
+    assert page.locator("#counts").inner_text() == "0 of 12 decided"
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
     page.keyboard.press("k")  # not while the help is open
     page.keyboard.press("Escape")
-    assert page.locator("#counts").inner_text() == "0 of 37 decided"
+    assert page.locator("#counts").inner_text() == "0 of 12 decided"
 
 
 def test_another_label_is_found_by_typing_and_may_be_new(opened: Open, tmp_path: Path) -> None:
@@ -249,9 +249,11 @@ def test_all_that_is_shown_is_decided_and_undone_at_once(opened: Open, tmp_path:
     page = opened(small_page(tmp_path)[0])
     press(page, "k")
     page.click("#accept-all")
-    assert page.locator("#counts").inner_text() == "12 of 37 decided: 11 relabelled, 1 kept, 0 bad"
+    assert page.locator("#counts").inner_text() == "12 of 12 decided: 11 relabelled, 1 kept, 0 bad"
+    assert "All of them are decided" in page.locator("#notice").inner_text()
     page.click("#undo")
-    assert page.locator("#counts").inner_text() == "1 of 37 decided: 0 relabelled, 1 kept, 0 bad"
+    assert page.locator("#counts").inner_text() == "1 of 12 decided: 0 relabelled, 1 kept, 0 bad"
+    assert page.locator("#notice").is_hidden()
 
 
 # --- filter ---------------------------------------------------------------------------------------
@@ -298,11 +300,11 @@ def test_a_cell_of_the_heat_map_and_a_bar_choose_what_is_shown(
     page.keyboard.press("ArrowRight")
     assert "dog given as itself" in page.locator("#cell").inner_text()
     press(page, "k")  # the map is no place to decide
-    assert page.locator("#counts").inner_text() == "0 of 37 decided"
+    assert page.locator("#counts").inner_text() == "0 of 12 decided"
     page.locator(".share", has_text="owl").click()
     assert ids(page) == ["2", "5", "8", "11"]
     press(page, "k")
-    assert page.locator("#counts").inner_text().startswith("1 of 37")
+    assert page.locator("#counts").inner_text().startswith("1 of 12")
 
 
 # --- kept -----------------------------------------------------------------------------------------
@@ -315,11 +317,11 @@ def test_decisions_survive_a_reload_and_never_reach_another_audit(
     page = opened(path)
     press(page, "aab")
     page.reload()
-    assert page.locator("#counts").inner_text() == "3 of 37 decided: 2 relabelled, 0 kept, 1 bad"
+    assert page.locator("#counts").inner_text() == "3 of 12 decided: 2 relabelled, 0 kept, 1 bad"
     assert current(page) == "3"
     small_page(tmp_path, flagged=11)
     page.reload()
-    assert page.locator("#counts").inner_text() == "0 of 36 decided"
+    assert page.locator("#counts").inner_text() == "0 of 11 decided"
 
 
 def test_decisions_are_taken_in_again_and_what_does_not_fit_is_left_out(
@@ -330,7 +332,7 @@ def test_decisions_are_taken_in_again_and_what_does_not_fit_is_left_out(
     press(page, "aakb")
     exported(page, tmp_path / "decisions.csv")
     other = opened(path)
-    assert other.locator("#counts").inner_text() == "0 of 37 decided"
+    assert other.locator("#counts").inner_text() == "0 of 12 decided"
     strange = tmp_path / "strange.csv"
     strange.write_text(
         "sample_id,row,given_label,decision,new_label\n0,0,wrong,keep,\n99,99,cat,keep,\n3,3,cat,bad,\n"

@@ -23,6 +23,7 @@ function lay() {
 function drawGrid() {
   const step = CARD.height + GAP;
   const top = -byId("list").getBoundingClientRect().top;
+  document.body.classList.toggle("elsewhere", -top > innerHeight * .75); // the list is out of sight
   const first = Math.max(0, Math.floor(top / step) - BEYOND) * grid.columns;
   const last = Math.max(0, Math.ceil((top + innerHeight) / step) + BEYOND) * grid.columns;
   const wanted = new Set(grid.shown.slice(first, last));
@@ -76,7 +77,7 @@ function makePair(suspect, verdict) {
 const STATES = {[KEEP]: "\u2713 kept", [RELABEL]: "\u2192 relabelled", [BAD]: "\u2715 bad"};
 
 function makeFoot(suspect, verdict) {
-  const name = make("span", {class: "id", title: suspect.id}, suspect.id);
+  const name = make("span", {class: "id", title: suspect.id}, suspect.id.split("/").at(-1) || suspect.id);
   const state = verdict ? STATES[verdict.decision] : percent(suspect.confidence, 0);
   const about = verdict ? {class: "state"} : {class: "sure", title: "confidence of the suggestion"};
   return make("div", {class: "foot"}, name, make("span", about, state));

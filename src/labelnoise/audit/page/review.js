@@ -27,6 +27,9 @@ function clearFields() {
   byId("which").value = anyFlagged ? "flagged" : "";
 }
 
+// Flagged ones, the others, or both.
+const ofKind = (which) => (suspect) => which === "" || Boolean(suspect.issue) === (which === "flagged");
+
 function matcher() {
   const value = Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
   const low = value.low === "" ? 0 : Number(value.low), high = value.high === "" ? 1 : Number(value.high);
@@ -35,7 +38,7 @@ function matcher() {
     const verdict = decisions.get(suspect.row)?.decision;
     return (value.given === "" || suspect.given === Number(value.given))
       && (value.suggested === "" || suspect.suggested === Number(value.suggested))
-      && (value.which === "" || Boolean(suspect.issue) === (value.which === "flagged"))
+      && ofKind(value.which)(suspect)
       && (value.state === "" || value.state === verdict || value.state === (verdict ? "decided" : "undecided"))
       && suspect.quality >= low && suspect.quality <= high
       && words.every((word) => searched(suspect).includes(word));
@@ -78,11 +81,16 @@ function choosePair(given, suggested) {
 }
 
 function writeCounts() {
+  byId("undo").disabled = past.length === 0;
   const counts = {[KEEP]: 0, [RELABEL]: 0, [BAD]: 0};
-  for (const {decision} of decisions.values()) counts[decision]++;
-  const [done, all] = [decisions.size, suspects.length];
-  byId("counts").textContent = `${number(done)} of ${number(all)} decided`
-    + (done ? `: ${number(counts.relabel)} relabelled, ${number(counts.keep)} kept, ${number(counts.bad)} bad` : "");
+  const pool = suspects.filter(ofKind(byId("which").value));
+  for (const {row} of pool) if (decisions.has(row)) counts[decisions.get(row).decision]++;
+  const [done, all] = [counts.keep + counts.relabel + counts.bad, pool.length];
+  const words = `: ${number(counts.relabel)} relabelled, ${number(counts.keep)} kept, ${number(counts.bad)} bad`;
+  byId("counts").replaceChildren(`${number(done)} of ${number(all)} decided`, make("span", {}, done ? words : ""));
+  if (done === all && past.length) {
+    tell("All of them are decided. Export the decisions; labelnoise apply makes a corrected copy of the labels.");
+  }
   byId("progress").firstElementChild.style.width = `${all ? 100 * done / all : 0}%`;
   filled(byId("progress"), {"aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": done}, []);
   byId("shown").textContent = `${plural(grid.shown.length, "suspect")} shown`;
@@ -90,8 +98,7 @@ function writeCounts() {
   byId("accept-all").textContent = `Accept all ${number(open)}`;
   byId("keep-all").textContent = `Keep all ${number(open)}`;
   byId("accept-all").parentElement.hidden = open === 0;
-  byId("undo").disabled = past.length === 0;
-  byId("export").disabled = done === 0;
+  byId("export").disabled = decisions.size === 0;
   if (!kept) tell("This browser keeps nothing for this page: export your decisions before you close it.");
 }
 
@@ -120,8 +127,8 @@ function decide(decision) {
 function decideAll(verdict) {
   const open = grid.shown.filter((suspect) => !decisions.has(suspect.row));
   record(open.map((suspect) => [suspect, verdict(suspect)]));
-  applyFilter();
   tell(`${plural(open.length, "decision")} made; Undo takes them back together.`);
+  applyFilter();
 }
 
 function undo() {
@@ -136,7 +143,7 @@ function undo() {
 
 const FEW = 10; // classes that have a button each
 const digitNames = classes.every((name) => /^\d$/.test(name));
-const keyOf = (place) => digitNames ? classes[place] : place < 9 ? String(place + 1) : "";
+const keyOf = (place) => digitNames ? classes[place] : place < FEW ? String((place + 1) % 10) : "";
 
 function drawDetail() {
   const suspect = grid.current, box = byId("detail");
@@ -292,7 +299,7 @@ function pressed(event) {
 }
 
 function listKeys() {
-  const labels = classes.length <= FEW ? [[digitNames ? "0 to 9" : `1 to ${Math.min(9, classes.length)}`, "give that label"]] : [];
+  const labels = classes.length <= FEW ? [[digitNames ? "0 to 9" : classes.length === FEW ? "1 to 9, 0" : `1 to ${classes.length}`, "give that label"]] : [];
   const lines = [...KEYS, ["Enter", "accept the suggestion"], ...labels, ["Arrows, Home, End", "move"]];
   byId("key-list").append(...lines.flatMap(([key, text]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)]));
 }
