@@ -164,8 +164,8 @@ def test_labels_that_were_planted_are_the_ones_that_are_corrected(
     assert heading == ["row", "label"]
     after = np.array([int(label) for _, label in rows])
     assert np.flatnonzero(after != truth).tolist() == [9]
-    assert main(["apply", "--undo", str(out)]) == 0
-    assert not out.exists()
+    assert main(["apply", str(audit), str(decisions), "--out", str(out), "--undo"]) == 0
+    assert not list(tmp_path.glob("labels.csv*"))
 
 
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], audit: Path) -> None:

@@ -307,6 +307,21 @@ def test_a_cell_of_the_heat_map_and_a_bar_choose_what_is_shown(
     assert page.locator("#counts").inner_text().startswith("1 of 12")
 
 
+def test_a_hundred_classes_have_their_map_too(opened: Open, tmp_path: Path) -> None:
+    classes = tuple(f"class {number}" for number in range(100))
+    page = opened(small_page(tmp_path, rows=300, flagged=200, classes=classes)[0])
+    spot = page.evaluate("[7.5 * heat.size, 8.5 * heat.size]")
+    page.locator("#heat").hover(position={"x": spot[0], "y": spot[1]})
+    assert (
+        page.locator("#cell")
+        .inner_text()
+        .startswith("class 8 given as class 7: 0.10 %, 2 suspects")
+    )
+    page.locator("#heat").click(position={"x": spot[0], "y": spot[1]})
+    assert ids(page) == ["7", "107"]
+    assert page.locator(".chips").count() == 0
+
+
 # --- kept -----------------------------------------------------------------------------------------
 
 

@@ -116,7 +116,7 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
             {
                 **({} if file is None else {"filepath": str(file.resolve())}),
                 "tags": ["label_issue"] if line["is_label_issue"] else [],
-                "sample_id": line["sample_id"],
+                "source_id": line["sample_id"],
                 "ground_truth": {"_cls": "Classification", "label": line["given_label"]},
                 "suggested": {
                     "_cls": "Classification",
@@ -204,7 +204,7 @@ def _write_csv(out: Path, heading: Sequence[str], lines: Iterable[dict[str, Any]
 
 
 def _write_json(out: Path, data: Any) -> None:
-    text = json.dumps(data, ensure_ascii=False, indent=1)
+    text = json.dumps(data)
     write_atomically(out, lambda file: file.write(text.encode()))
 
 
