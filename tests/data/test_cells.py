@@ -86,6 +86,15 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
             "the first line has numbers (5.1, 3.5, setosa) where the names of the columns are "
             "expected: add a line of names",
         ),
+        (
+            "7,0,0,0\n2,0,0,1\n",
+            "the first line has numbers (7, 0, 0) where the names of the columns are expected: "
+            "add a line of names",
+        ),
+        (
+            'a;b\n1;"2" inch\n',
+            "the row from line 2 on cannot be read (';' expected after '\"')",
+        ),
         (b"a,b\n1,\xe9\n", "line 2 is not UTF-8: save the table as UTF-8"),
     ],
 )
@@ -125,6 +134,17 @@ def test_parquet_says_itself_what_are_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(taken.values, [3, 1])
 
 
+def test_times_in_nanoseconds(tmp_path: Path) -> None:
+    path = tmp_path / "own.parquet"
+    times = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"time": times}), path)
+    assert cells(path) == {"time": ["2023-11-14T22:13:20.123456+00:00"]}
+
+
+def test_numbered_columns(tmp_path: Path) -> None:
+    assert list(cells(written(tmp_path, "0,1,2,label\n5,6,7,a\n"))) == ["0", "1", "2", "label"]
+
+
 def test_what_is_no_parquet(tmp_path: Path) -> None:
     assert message(written(tmp_path, "a,b\n1,2\n", "own.parquet")).startswith(
         "no readable parquet file ("
@@ -157,3 +177,36 @@ def test_what_the_csv_module_writes_is_read_as_it_was(
     writer.writerows([("first", "second", "third"), *rows])
     path = written(tmp_path_factory.mktemp("table"), text.getvalue())
     assert list(zip(*cells(path).values(), strict=True)) == rows
+
+
+def complaint(path: Path) -> str:
+    try:
+        cells(path)
+    except LabelNoiseError as error:
+        return str(error)
+    return ""
+
+
+CSV = b'name,"a ""b""",kind\n1,"x\ny",cat\n2,\xc3\xa9,dog\n'
+buffer = io.BytesIO()
+pq.write_table(pa.table({"a": [1, 2, None], "b": ["x", None, "z"]}), buffer)
+PARQUET = buffer.getvalue()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kind=st.sampled_from(["csv", "parquet"]),
+    cut=st.one_of(st.just(0), st.integers(0, 600)),
+    damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+)
+def test_damage_gives_a_table_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, cut: int, damage: list[tuple[int, int]]
+) -> None:
+    damaged = bytearray(CSV if kind == "csv" else PARQUET)
+    for where, byte in damage:
+        damaged[where % len(damaged)] = byte
+    path = tmp_path_factory.mktemp("damage") / f"own.{kind}"
+    path.write_bytes(damaged[: max(0, len(damaged) - cut)])
+    error = complaint(path)
+    assert "\n" not in error
+    assert not error or error.startswith(f"{path}: ")

@@ -132,6 +132,14 @@ def test_columns_that_say_who_and_not_what_are_left_out() -> None:
     assert [encoding["name"] for encoding in encodings] == ["fare"]
 
 
+def test_a_wide_table_has_a_small_encoding() -> None:
+    values = np.random.default_rng(0).normal(size=(3000, 30)).round(4)
+    columns = [Column(str(number), [], row) for number, row in enumerate(values)]
+    encodings, _ = fit(columns)
+    assert max(len(encoding["values"]) for encoding in encodings) == 65_000 // 3000
+    assert len(fit(columns[:100])[0][0]["values"]) == 30
+
+
 def test_categories_beyond_the_frequent_ones_are_pooled() -> None:
     cells = [f"city {number:02}" for number in range(70) for _ in range(100 - number)]
     inputs, encodings, _ = encoded(cells)
@@ -158,6 +166,13 @@ def test_new_rows_are_encoded_as_in_training() -> None:
     inputs = encode({column.name: column for column in new}, encodings, 3)
     assert inputs[:, 1] == pytest.approx([0.5 + 1 / 6, 1 / 6, 5 / 6])
     assert inputs[:, 3:].tolist() == [[0, 0], [1, 0], [0, 0]]
+
+
+def test_numbers_of_a_file_that_knows_them_need_no_commas() -> None:
+    encodings, _ = fit([Column("n", ["1,234", "500", "2,000"])])
+    new = Column("n", ["1234.0", "500.0"], np.array([1234.0, 500.0]))
+    inputs = encode({"n": new}, encodings, 2)
+    assert inputs[:, 1] == pytest.approx([0.5, 1 / 6])
 
 
 def test_unknown_categories_are_others() -> None:

@@ -424,6 +424,77 @@ def test_long_histories_stay_precise() -> None:
     )
 
 
+# --- odds -----------------------------------------------------------------------------------------
+
+
+def slow_odds(evidence: Evidence, q: list[float], y: int) -> tuple[float, int, float]:
+    """From the transition matrix: half of what strays goes where it was voted, half everywhere."""
+    transition = evidence.transition().double().tolist()
+    classes = len(q)
+    instead = [0.0] * classes
+    for j in range(classes):
+        others = [transition[j][c] for c in range(classes) if c != j]
+        if j != y and transition[j][j] > max(others):  # else it is not believed
+            even = (1 - transition[j][j]) / (classes - 1)
+            instead[j] = q[j] * (transition[j][y] + even) / 2
+    right, wrong = q[y] * transition[y][y], sum(instead)
+    other = max(range(classes), key=lambda j: instead[j])
+    bound = -math.log(torch.finfo(torch.float32).eps)
+    if wrong == 0:  # no other class is believed
+        return bound, 0, 0.0
+    return min(max(math.log(right / wrong), -bound), bound), other, instead[other] / wrong
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_odds_equal_those_of_a_loop(classes: int) -> None:
+    batches = random_batches(40, 30, classes, seed=classes)
+    evidence = Evidence(classes)
+    for probs, labels in batches:
+        see(evidence, probs, labels)
+        found = evidence.odds(probs, labels)
+        for place, (q, y) in enumerate(zip(probs.double().tolist(), labels.tolist(), strict=True)):
+            odds, other, share = slow_odds(evidence, q, y)
+            assert float(found[0][place]) == pytest.approx(odds, abs=2e-3)
+            assert int(found[1][place]) == other
+            assert float(found[2][place]) == pytest.approx(share, rel=1e-3)
+
+
+def test_odds_of_a_known_matrix() -> None:
+    """A fifth of each of two classes strays: odds are 4 times those of the network."""
+    truth = torch.arange(5000) % 2
+    labels = torch.where(torch.arange(5000) // 2 % 5 == 0, 1 - truth, truth)
+    evidence = after([(confident(truth, 2), labels)] * 20, 2)
+    probs = torch.tensor([[0.2, 0.8], [0.5, 0.5], [0.1, 0.9]])
+    odds, other, share = evidence.odds(probs, torch.tensor([0, 0, 1]))
+    expected = [math.log(4 / 4), math.log(4), math.log(4 * 9)]
+    assert odds.tolist() == pytest.approx(expected, abs=0.01)
+    assert other.tolist() == [1, 1, 0]
+    assert share.tolist() == pytest.approx([1.0] * 3)
+
+
+def test_odds_of_probabilities_of_0_and_1_are_finite() -> None:
+    truth = torch.arange(40) % 4
+    evidence = after([(confident(truth, 4), flipped(truth, 0.2, 4))] * 5, 4)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        right, *_ = evidence.odds(confident(truth, 4).to(dtype), truth)
+        wrong, other, share = evidence.odds(confident(truth, 4).to(dtype), (truth + 1) % 4)
+        bound = -math.log(torch.finfo(torch.float32).eps)
+        assert right.tolist() == pytest.approx([bound] * 40)
+        assert wrong.tolist() == pytest.approx([-bound] * 40)
+        assert other.equal(truth)
+        assert share.tolist() == pytest.approx([1.0] * 40)
+
+
+def test_a_class_that_is_not_believed_is_never_what_a_label_should_be() -> None:
+    seen = (torch.arange(1000) % 5 == 0).long()
+    labels = torch.where(torch.arange(1000) % 15 == 0, seen, 1 - seen)
+    labels[seen == 0] = 0
+    evidence = after([(confident(seen, 2), labels)] * 20, 2)
+    odds, _, share = evidence.odds(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
+    assert float(odds) > 10
+    assert float(share) == 0
+
+
 # --- properties -----------------------------------------------------------------------------------
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from labelnoise.record.disk import write_atomically
 
 Numbers = NDArray[np.float64]
 
@@ -73,6 +78,16 @@ class Findings:
             )
             yield dict(zip(COLUMNS, values, strict=True))
 
+    def write_csv(self, path: Path | str) -> None:
+        """Write the table of issues, worst first."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_rounded(row) for row in self.rows())
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+
     def expected_precision(self, budget: int | None = None) -> float | None:
         """How many of the flagged labels should be wrong, or of the `budget` worst of all."""
         wrong = 1 - self.quality
@@ -98,3 +113,10 @@ class Findings:
                 str(budget): self.expected_precision(budget) for budget in budgets
             },
         }
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Six digits are enough for a person, and keep a file small."""
+    return {
+        key: f"{value:.6f}" if isinstance(value, float) else value for key, value in row.items()
+    }

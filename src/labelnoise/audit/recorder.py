@@ -21,6 +21,8 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.methods.bare import check_batch
 from labelnoise.rules.evidence import Evidence
 
+TOGETHER = 32  # steps that may wait to be recorded, for speed alone
+BUFFER = 1_000_000  # probabilities that may wait: 4 MB of float32
 FIRST = 1024  # samples that there is room for at first, where it is not known how many will come
 
 
@@ -47,11 +49,15 @@ class Recorder:
         classes: Sequence[str] | None = None,
         rule: Evidence | None = None,
     ) -> None:
+        if samples is not None and samples < 0:
+            raise LabelNoiseError(f"samples must be a number of rows, got {samples}")
         self.classes = None if classes is None else tuple(classes)
         self.rule = rule
+        self._known = 0  # how many classes a state was about
         self._own_rule = rule is None
         self._places: dict[Hashable, int] | None = {} if samples is None else None
         self._samples = _room(FIRST if samples is None else samples)
+        self._waiting: list[tuple[Tensor, ...]] = []
 
     def update(self, logits: Any, labels: Any, sample_ids: Any) -> None:
         """Take in one step of a training.
@@ -61,85 +67,105 @@ class Recorder:
             labels: (batch,) labels as given.
             sample_ids: (batch,) which samples these are.
         """
-        logits, labels = torch.as_tensor(logits).detach(), torch.as_tensor(labels)
+        logits = _tensor(logits, "logits").detach()
+        labels = _tensor(labels, "labels").to(logits.device)
         check_batch(logits, labels, "logits")
         if self.classes is not None and logits.shape[1] != len(self.classes):
             raise LabelNoiseError(
                 f"logits are of {logits.shape[1]} classes, the recorder has names for "
                 f"{len(self.classes)}"
             )
-        if len(sample_ids) != len(labels):
-            raise LabelNoiseError(f"{len(labels)} labels, but {len(sample_ids)} sample ids")
         labels, index = labels.long(), self._index(sample_ids, labels)
         wide = torch.promote_types(logits.dtype, torch.float32)
         probs = logits.to(wide).softmax(dim=1)
-        keep = self._judged(probs, labels)
-        for part in _apart(index):
-            self._note(probs[part], labels[part], index[part], keep[part])
+        self.add(probs, labels.clone(), index)  # the loop may change its own
 
     def add(self, probs: Tensor, labels: Tensor, index: Tensor, keep: Tensor | None = None) -> None:
-        """Take in a step, unchecked.
+        """Take in a step, unchecked; it waits for others, so that nothing of it may be changed.
 
         Args:
             probs: (batch, classes) probabilities.
             labels: (batch,) labels as given.
-            index: (batch,) rows of the record; each at most once.
+            index: (batch,) rows of the record.
             keep: (batch,) the labels that the rule took for right, if it was asked already.
         """
-        self._note(probs, labels, index, self._judged(probs, labels) if keep is None else keep)
-
-    def _judged(self, probs: Tensor, labels: Tensor) -> Tensor:
-        """The labels that the rule takes for right."""
-        if self.rule is None:
-            self.rule = Evidence(probs.shape[1]).to(probs.device)
-        verdict = self.rule.judge(probs, labels)
-        if self._own_rule:
-            self.rule.remember(probs, labels.clone(), verdict)
-        return verdict.keep
-
-    @torch.no_grad()
-    def _note(self, probs: Tensor, labels: Tensor, index: Tensor, keep: Tensor) -> None:
-        """Add a visit to the record of each of these samples."""
-        assert self.rule is not None  # noqa: S101 - for the type checker
-        self._to(labels.device)
-        odds, other, share = self.rule.odds(probs, labels)
-        record = self._samples
-        seen = record["seen"].index_select(0, index) + 1
-        weight = seen.to(odds.dtype)
-        record["seen"][index] = seen
-        record["given"][index] = labels
-        record["odds"].index_add_(0, index, odds * weight)
-        record["kept"].index_add_(0, index, keep.long())
-        self._vote(index, other, share * weight)
+        keep = self._judged(probs, labels) if keep is None else keep
+        self._waiting.append((probs.detach(), labels, index, keep))
+        if len(self._waiting) >= min(TOGETHER, BUFFER // max(1, probs.numel())):
+            self._note()
 
     def issues(self) -> Findings:
-        """What was found of all samples that were seen, in the order of their ids."""
+        """What was found of all samples that were seen.
+
+        They are in the order of their numbers where `samples` was given, else in that of their
+        first visits.
+        """
+        self._note()
         rows = self._samples["seen"].nonzero().squeeze(1)
         if not len(rows):
             raise LabelNoiseError("nothing was recorded yet: call update in every training step")
-        known = 0 if self.rule is None else self.rule.num_classes
+        known = self._known if self.rule is None else self.rule.num_classes
         classes = self.classes or tuple(map(str, range(known)))
         record = {name: values[rows].cpu().numpy() for name, values in self._samples.items()}
         return findings_of(record, self._names(rows.tolist()), classes)
 
     def state_dict(self) -> dict[str, Any]:
         """The record so far; with the evidence, unless that is somebody else's."""
+        self._note()
         state: dict[str, Any] = {"samples": dict(self._samples)}
         if self._places is not None:
             state["ids"] = list(self._places)
-        if self._own_rule and self.rule is not None:
+        if self.rule is not None:
             state["classes"] = self.rule.num_classes
+        if self._own_rule and self.rule is not None:
             state["rule"] = self.rule.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a `state_dict`."""
-        if "ids" in state:
-            self._places = {name: place for place, name in enumerate(state["ids"])}
+        self._waiting = []
+        ids = state.get("ids")
+        self._places = None if ids is None else {name: place for place, name in enumerate(ids)}
         self._samples = {name: values.clone() for name, values in state["samples"].items()}
-        if "rule" in state:
-            self.rule = Evidence(state["classes"])
-            self.rule.load_state_dict(state["rule"])
+        self._known = state.get("classes", 0)
+        if self._own_rule:
+            self.rule = None
+            if "rule" in state:
+                self.rule = Evidence(state["classes"])
+                self.rule.load_state_dict(state["rule"])
+
+    def _judged(self, probs: Tensor, labels: Tensor) -> Tensor:
+        """The labels that the rule takes for right."""
+        if self.rule is None:
+            # The first step may be one without gradient: what is made there must learn later.
+            with torch.inference_mode(mode=False):
+                self.rule = Evidence(probs.shape[1])
+        if self._own_rule and self.rule.votes.device != probs.device:
+            self.rule.to(probs.device)
+        verdict = self.rule.judge(probs, labels)
+        if self._own_rule:
+            self.rule.remember(probs, labels, verdict)
+        return verdict.keep
+
+    @torch.no_grad()
+    def _note(self) -> None:
+        """Add what waits to the record, visit by visit."""
+        if not self._waiting or self.rule is None:
+            return
+        probs, labels, index, keep = (torch.cat(each) for each in zip(*self._waiting, strict=True))
+        self._waiting = []
+        self._to(labels.device)
+        odds, other, share = self.rule.odds(probs, labels)
+        for part in _apart(index):
+            rows = index[part]
+            record = self._samples
+            seen = record["seen"].index_select(0, rows) + 1
+            weight = seen.to(odds.dtype)
+            record["seen"][rows] = seen
+            record["given"][rows] = labels[part]
+            record["odds"].index_add_(0, rows, odds[part] * weight)
+            record["kept"].index_add_(0, rows, keep[part].long())
+            self._vote(rows, other[part], share[part] * weight)
 
     def _vote(self, index: Tensor, other: Tensor, credit: Tensor) -> None:
         """A majority vote with one candidate a sample: what agrees adds, what differs takes off."""
@@ -152,25 +178,35 @@ class Recorder:
 
     def _index(self, sample_ids: Any, labels: Tensor) -> Tensor:
         """The rows of the record that hold these samples."""
-        if self._places is None:
-            index = torch.as_tensor(sample_ids, device=labels.device)
-            if index.is_floating_point() or index.dtype == torch.bool or index.ndim != 1:
-                raise LabelNoiseError("sample ids must be whole numbers where samples is given")
-            index, room = index.long(), len(self._samples["seen"])
-            if len(index) and not 0 <= int(index.min()) <= int(index.max()) < room:
-                raise LabelNoiseError(
-                    f"sample ids must lie in [0, {room}), got {int(index.min())} to "
-                    f"{int(index.max())}: pass the right number of samples, or none"
-                )
-        else:
-            places = self._places
-            index = torch.tensor(
-                [places.setdefault(each, len(places)) for each in _plain(sample_ids)],
-                device=labels.device,
-                dtype=torch.long,
+        names = _plain(sample_ids)
+        if len(names) != len(labels):
+            raise LabelNoiseError(f"{len(labels)} labels, but {len(names)} sample ids")
+        rows = self._numbers(names) if self._places is None else self._placed(names, self._places)
+        return torch.tensor(rows, device=labels.device, dtype=torch.long)
+
+    def _numbers(self, names: list[Any]) -> list[int]:
+        """Ids that are rows already."""
+        room = len(self._samples["seen"])
+        if any(isinstance(each, bool) or not isinstance(each, int) for each in names):
+            raise LabelNoiseError("sample ids must be whole numbers where samples is given")
+        if names and not 0 <= min(names) <= max(names) < room:
+            raise LabelNoiseError(
+                f"sample ids must lie in [0, {room}), got {min(names)} to {max(names)}: pass the "
+                "right number of samples, or none"
             )
-            self._grow(len(places))
-        return index
+        return names
+
+    def _placed(self, names: list[Any], places: dict[Hashable, int]) -> list[int]:
+        """The rows of ids that may be anything; what is new gets the next one."""
+        try:
+            rows = [places.setdefault(each, len(places)) for each in names]
+        except TypeError:
+            raise LabelNoiseError(
+                "a sample id must be one number, one string or one tuple, got "
+                f"{type(names[0]).__name__}: pass (batch,) ids"
+            ) from None
+        self._grow(len(places))
+        return rows
 
     def _names(self, rows: Iterable[int]) -> tuple[str, ...]:
         names = None if self._places is None else list(self._places)
@@ -207,9 +243,9 @@ def _room(samples: int) -> dict[str, Tensor]:
 
 
 def _apart(index: Tensor) -> Iterator[Tensor]:
-    """Positions of a step in which every sample stands once; more than one part if some are twice.
+    """Positions in parts that hold every sample at most once, first visits first.
 
-    Samplers that draw with replacement, or that draw rare classes more often, make such steps.
+    Epochs end while steps wait; and samplers may draw with replacement, or rare classes more often.
     """
     order = torch.argsort(index, stable=True)
     ordered = index[order]
@@ -221,7 +257,21 @@ def _apart(index: Tensor) -> Iterator[Tensor]:
         yield order[turn == each]
 
 
-def _plain(ids: Any) -> list[Hashable]:
+def _plain(ids: Any) -> list[Any]:
     """Ids as Python's own values: a tensor's number is no good key."""
-    values: list[Hashable] = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else list(ids)
-    return [each.item() if isinstance(each, Tensor | np.generic) else each for each in values]
+    try:
+        values = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else list(ids)
+        return [each.item() if isinstance(each, Tensor | np.generic) else each for each in values]
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(ids).__name__
+        raise LabelNoiseError(f"sample ids must be (batch,) ids, got {kind}") from None
+
+
+def _tensor(values: Any, name: str) -> Tensor:
+    """Numbers of whatever kind as a tensor."""
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()  # torch would warn of what it shares
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise LabelNoiseError(f"{name} must be numbers, got {type(values).__name__}") from None

@@ -6,8 +6,9 @@ import csv
 import io
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -22,6 +23,7 @@ Numbers = NDArray[np.float64]
 
 DELIMITERS = (",", ";", "\t", "|")
 LOOKED_AT = 50  # records that choose the delimiter
+LETTERS = 1_000_000  # in which they lie
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,17 @@ def _records(text: str, delimiter: str) -> tuple[tuple[str, ...], list[list[str]
 
 def _names(header: Sequence[str]) -> tuple[str, ...]:
     names = tuple(name.strip() or f"column {number}" for number, name in enumerate(header))
-    if any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names):
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    # Columns may be numbered, but not by fractions, nor two of them alike.
+    if any(re.fullmatch(r"[+-]?\d*\.\d+", name) for name in names) or (
+        twice and twice[0].isdecimal()
+    ):
         raise LabelNoiseError(
             f"the first line has numbers ({', '.join(names[:3])}) where the names of the columns "
             "are expected: add a line of names"
         )
-    for name in names:
-        if names.count(name) > 1:
-            raise LabelNoiseError(f"two columns are called {name!r}: rename one")
+    if twice:
+        raise LabelNoiseError(f"two columns are called {twice[0]!r}: rename one")
     return names
 
 
@@ -135,14 +140,12 @@ def _delimiter(text: str) -> str:
     """What separates the cells: what gives the first rows as many as their header, and most."""
 
     def fit(delimiter: str) -> tuple[float, int]:
-        lengths = []
-        try:
-            for record in _reader(text, delimiter):
+        lengths: list[int] = []
+        with suppress(csv.Error):  # which is told when the whole is read
+            for record in _reader(text[:LETTERS], delimiter):
                 lengths += [len(record)] if record else []
                 if len(lengths) == LOOKED_AT:
                     break
-        except csv.Error:
-            return 0.0, 0
         if not lengths or lengths[0] < 2:
             return 0.0, 0
         return sum(length == lengths[0] for length in lengths) / len(lengths), lengths[0]
@@ -170,7 +173,7 @@ def _cells_of_any_size() -> Iterator[None]:
 
 
 class _Written(Sequence[str]):
-    """The cells of a parquet column as text, made when they are looked at."""
+    """The numbers of a parquet column as text, made when they are looked at."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
@@ -207,22 +210,27 @@ def _read_parquet(path: Path) -> Table:
     try:
         # Not read_table: it takes a path such as year=2024/ for further columns.
         read = parquet.ParquetFile(path).read()
-    except (pyarrow.ArrowException, OSError) as error:
+        read.validate(full=True)
+        pairs = zip(_names(read.column_names), read.columns, strict=True)
+        return Table({name: _arrow_column(name, one) for name, one in pairs}, read.num_rows)
+    except LabelNoiseError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise LabelNoiseError(f"no readable parquet file ({reason})") from error
-    columns = {}
-    for name, values in zip(_names(read.column_names), read.columns, strict=True):
-        columns[name] = Column(name, _Written(values), _arrow_numbers(values))
-    return Table(columns, read.num_rows)
 
 
-def _arrow_numbers(values: Any) -> Numbers | None:
+def _arrow_column(name: str, values: Any) -> Column:
+    import pyarrow
     from pyarrow import types
 
     kind = values.type
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        return None
-    return np.asarray(values.cast("float64", safe=False).to_numpy(), dtype=np.float64)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        numbers = values.cast("float64", safe=False).to_numpy()
+        return Column(name, _Written(values), np.asarray(numbers, dtype=np.float64))
+    if types.is_timestamp(kind):  # Python's times know no nanoseconds
+        values = values.cast(pyarrow.timestamp("us", kind.tz), safe=False)
+    return Column(name, [_written(value) for value in values.to_pylist()])
 
 
 READERS = {".csv": _read_delimited, ".tsv": _read_delimited, ".parquet": _read_parquet}

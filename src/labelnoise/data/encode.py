@@ -8,13 +8,10 @@ label, and encodes the rows that it was made from as it will encode new ones.
 
 from __future__ import annotations
 
-import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -22,20 +19,22 @@ from numpy.typing import NDArray
 
 from labelnoise.data.cells import Column, Numbers
 from labelnoise.data.labels import missing
+from labelnoise.data.numerals import PARSERS, parsed_numbers
 from labelnoise.errors import LabelNoiseError, nearest
 
 Array = NDArray[np.float32]
 Encoding = Mapping[str, Any]
 
-QUANTILES = 65  # values whose rank is kept
+QUANTILES = 65  # values of a column whose rank is kept
+KEPT = 65_000  # of all columns together, so that an encoding stays some megabytes
+LEAST = 9  # of any column
 CATEGORIES = 50  # of a column that have an input of their own
 RARE = 0.002  # fraction of rows below which a category, or a missing value, has none
 STRANGE = 0.05  # fraction of cells of a column of numbers that may be none
 DISTINCT = 0.9  # fraction of different texts from which on they say who, not what
 FEW = 20  # rows or values; less are no evidence of what a column is
-LARGEST = 1e150  # so that differences of two numbers are finite
+INDICES = {"id", "index", "idx", "unnamed: 0", "__index_level_0__"}  # the last two are pandas'
 WIDEST = 1e30  # of an input; its square is finite in the scaling
-DAY = 86_400.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,10 @@ class Dropped:
 
 def fit(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], Dropped]:
     """How each column is encoded, decided by what is in it; and the columns that are not."""
+    quantiles = max(LEAST, min(QUANTILES, KEPT // max(1, len(columns))))
     encodings, constant, identity = [], [], []
     for column in columns:
-        encoding = _fit_column(column)
+        encoding = _fit_column(column, quantiles)
         if encoding["kind"] == "constant":
             constant.append(column.name)
         elif encoding["kind"] == "identity":
@@ -85,16 +85,17 @@ def width(encoding: Encoding) -> int:
 # --- what a column is -----------------------------------------------------------------------------
 
 
-def _fit_column(column: Column) -> dict[str, Any]:
+def _fit_column(column: Column, quantiles: int) -> dict[str, Any]:
     for kind, allowed in (*((kind, 0.0) for kind in PARSERS), ("number", STRANGE)):
-        numbers, strange = _parsed(column, kind, allowed * len(column.cells))
+        numbers, strange = parsed_numbers(column, kind, allowed * len(column.cells))
         # A few words among few numbers are categories such as 1, 2, 3, more.
         if numbers is not None and not (strange and len(np.unique(numbers)) <= FEW):
-            return {"name": column.name, **_fit_numbers(column.name, numbers, kind)}
+            fitted = _fit_numbers(column.name, numbers, kind, quantiles)
+            return {"name": column.name, **fitted}
     return {"name": column.name, **_fit_categories(column.cells)}
 
 
-def _fit_numbers(name: str, numbers: Numbers, kind: str) -> dict[str, Any]:
+def _fit_numbers(name: str, numbers: Numbers, kind: str, quantiles: int) -> dict[str, Any]:
     known = np.sort(numbers[~np.isnan(numbers)])
     absent = len(numbers) - len(known)
     values, counts = np.unique(known, return_counts=True)
@@ -105,8 +106,8 @@ def _fit_numbers(name: str, numbers: Numbers, kind: str) -> dict[str, Any]:
     # Equal values share the middle of their ranks.
     ranks = (np.cumsum(counts) - counts / 2) / len(known)
     kept = np.arange(len(values))
-    if len(values) > QUANTILES:
-        kept = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], QUANTILES)))
+    if len(values) > quantiles:
+        kept = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], quantiles)))
     median = float(np.median(known))
     spread = float(np.quantile(known, 0.75) - np.quantile(known, 0.25))
     return {
@@ -124,7 +125,7 @@ def _row_numbers(name: str, numbers: Numbers) -> bool:
     """Whether numbers that all differ only count the rows, or are called an id."""
     whole = bool((numbers == np.floor(numbers)).all())
     word = name.casefold()
-    called = word in {"id", "index", "idx"} or word.endswith(("_id", " id")) or name.endswith("Id")
+    called = word in INDICES or word.endswith(("_id", " id")) or name.endswith("Id")
     return len(numbers) >= FEW and whole and (called or bool((np.diff(numbers) == 1).all()))
 
 
@@ -154,7 +155,7 @@ def _fit_categories(cells: Sequence[str]) -> dict[str, Any]:
 
 
 def _encode_numbers(column: Column, encoding: Encoding, inputs: Array) -> None:
-    parsed, strange = _parsed(column, encoding["kind"])
+    parsed, strange = parsed_numbers(column, encoding["kind"])
     assert parsed is not None  # noqa: S101 - all cells may be strange
     if strange:
         warnings.warn(
@@ -185,72 +186,7 @@ def _encode_categories(column: Column, encoding: Encoding, inputs: Array) -> Non
     inputs[rows, where[rows]] = 1
 
 
-# --- numbers that are written as text -------------------------------------------------------------
-
-
-def _number(cell: str) -> float:
-    if "_" in cell:  # Python reads 1_000 as a number, a table means a name
-        raise ValueError(cell)
-    return float(cell)
-
-
-def _thousands(cell: str) -> float:
-    """A number such as 1,234,567.8."""
-    if not re.fullmatch(r"[+-]?\d{1,3}(,\d{3})*(\.\d+)?", cell.strip()):
-        raise ValueError(cell)
-    return float(cell.replace(",", ""))
-
-
-def _comma(cell: str) -> float:
-    """A number such as 3,14."""
-    if "." in cell:
-        raise ValueError(cell)
-    return _number(cell.replace(",", ".", 1))
-
-
-def _date(cell: str) -> float:
-    """Days since 1970 of an ISO date or time; one without a zone is taken for UTC."""
-    time = datetime.fromisoformat(cell.strip())
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() / DAY
-
-
-PARSERS: dict[str, Callable[[str], float]] = {
-    "number": _number,
-    "number with commas": _thousands,
-    "number with a decimal comma": _comma,
-    "date": _date,
-}
-"""Kinds of columns that are numbers, in the order in which they are tried."""
-
 KINDS: dict[str, Callable[[Column, Encoding, Array], None]] = {
     **dict.fromkeys(PARSERS, _encode_numbers),
     "category": _encode_categories,
 }
-
-
-def _parsed(
-    column: Column, kind: str, allowed: float = math.inf
-) -> tuple[Numbers | None, list[str]]:
-    """The numbers of a column, NaN where there is none, and the cells that are none.
-
-    Nothing if there are more of those than allowed.
-    """
-    if column.values is not None and kind == "number":
-        return _finite(column.values), []
-    parse = PARSERS[kind]
-    numbers = np.full(len(column.cells), np.nan)
-    strange = []
-    for row, cell in enumerate(column.cells):
-        try:
-            numbers[row] = parse(cell)
-        except (ValueError, OverflowError):
-            if not missing(cell):
-                strange.append(cell)
-            if len(strange) > allowed:
-                return None, strange
-    return _finite(numbers), strange
-
-
-def _finite(numbers: Numbers) -> Numbers:
-    """Infinite numbers as missing, immense ones as large ones."""
-    return np.clip(np.where(np.isfinite(numbers), numbers, np.nan), -LARGEST, LARGEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ def missing(cell: str) -> bool:
     return cell.strip().casefold() in MISSING
 
 
+@lru_cache(maxsize=4096)  # classes are few, rows are many
 def label_name(cell: str) -> str | None:
     """What a written label is called: `3.0` is `3`; nothing if it is missing."""
     if missing(cell):
