@@ -84,6 +84,17 @@ def test_csv_has_the_decisions_too(audit: Path, found: Findings, tmp_path: Path)
     ]
 
 
+def test_the_order_is_that_of_the_issues_where_rounding_left_ties(tmp_path: Path) -> None:
+    dataset = read("digits")
+    found = findings_of(dataset, {9: 1, 3: 2, 5: 0})
+    found.quality[[9, 3, 5]] = [1e-9, 3e-9, 2e-9]
+    keep(tmp_path / "audit", found, dataset, "digits")
+    export(tmp_path / "audit", "csv", tmp_path / "out.csv")
+    assert [row["sample_id"] for row in lines(tmp_path / "out.csv")[:3]] == ["9", "5", "3"]
+    tasks, _ = label_studio(tmp_path / "audit", tmp_path / "tasks.json")
+    assert [task["data"]["sample_id"] for task in tasks] == ["9", "5", "3"]
+
+
 def test_fiftyone_has_classifications_and_mistakenness(
     audit: Path, found: Findings, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from labelnoise.audit.decisions import RELABEL, Decision, read_decisions
 from labelnoise.audit.exhibit import TEXT, exhibits, file_of
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import reread
-from labelnoise.audit.store import read_findings, read_source
+from labelnoise.audit.store import read_findings, read_order, read_source
 from labelnoise.audit.writers import writer_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError, unknown
@@ -50,6 +50,11 @@ class Exported:
     def findings(self) -> Findings:
         """What was found, in the order of the data."""
         return read_findings(self.folder, lambda: self.dataset)
+
+    @cached_property
+    def worst_first(self) -> list[int]:
+        """All rows, as the table of issues has them."""
+        return read_order(self.folder, self.findings)
 
     @cached_property
     def decided(self) -> Sequence[Decision]:
@@ -96,7 +101,7 @@ def _to_cleanlab(audit: Exported, out: Path) -> int:
 def _to_csv(audit: Exported, out: Path) -> int:
     """The issues, worst first, and what was decided about them."""
     decided = {one.row: one for one in audit.decided}
-    order = audit.findings.worst_first().tolist()
+    order = audit.worst_first
 
     def lines() -> Iterable[dict[str, Any]]:
         for row, line in zip(order, audit.findings.rows(order), strict=True):
@@ -133,8 +138,7 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
 def _to_label_studio(audit: Exported, out: Path) -> int:
     """Tasks for the labels that are flagged, worst first, and beside them the interface (.xml)."""
     found = audit.findings
-    order = found.worst_first()
-    flagged: list[int] = order[found.issue[order]].tolist()
+    flagged = [row for row in audit.worst_first if found.issue[row]]
     shown = list(exhibits(audit.dataset, flagged))
     lines = list(found.rows(flagged))
     tasks = [

@@ -68,6 +68,15 @@ def read_findings(folder: Path, dataset: Callable[[], Dataset]) -> Findings:
         ) from error
 
 
+def read_order(folder: Path, findings: Findings) -> list[int]:
+    """The rows as the table of issues has them; rounded numbers do not tell that any more."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, name in enumerate(findings.ids):
+        rows.setdefault((name, findings.classes[findings.given[row]]), []).append(row)
+    name, given = COLUMNS[0], COLUMNS[3]
+    return [rows[line[name], line[given]].pop(0) for line in _lines(folder / ISSUES)]
+
+
 def _summary(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
