@@ -268,7 +268,7 @@ def _apply(options: Namespace) -> None:
             raise LabelNoiseError("name what is to be undone: labelnoise apply --undo NEW")
         count = undo(made)
         report = {"undone": str(made), "files": count}
-        print(json.dumps(report) if options.json else f"removed {count} files: {made}")
+        print(json.dumps(report) if options.json else f"removed {made}, files: {count}")
         return
     if not (options.folder and options.decisions and options.out):
         raise LabelNoiseError("apply needs DIR, DECISIONS and --out NEW (see labelnoise apply -h)")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labelnoise.audit.findings import COLUMNS, Findings
+from labelnoise.audit.findings import Findings
+from labelnoise.audit.source import source_of
+from labelnoise.audit.store import write_findings
+from labelnoise.data import Columns
 from labelnoise.data.dataset import Dataset
-from labelnoise.experiment.parts import digest
 
 
 def findings_of(
@@ -42,17 +43,10 @@ def findings_of(
     )
 
 
-def keep(folder: Path, found: Findings, dataset: Dataset, data: str, **source: Any) -> Path:
+def keep(folder: Path, found: Findings, dataset: Dataset, data: str, **columns: Any) -> Path:
     """An audit's folder, as far as `apply` and `export` read it."""
     folder.mkdir()
-    with (folder / "issues.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(found.rows())
-    of = {"data": data, "label": None, "image": None, "text": None, "digest": digest(dataset)}
-    (folder / "summary.json").write_text(
-        json.dumps({**found.summary(), "source": {**of, **source}})
-    )
+    write_findings(folder, found, source_of(dataset, data, Columns(**columns)))
     return folder
 
 

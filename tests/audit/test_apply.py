@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from labelnoise.audit.apply import apply, undo
 from labelnoise.audit.findings import Findings
@@ -163,8 +164,8 @@ def test_labels_that_were_planted_are_the_ones_that_are_corrected(
     assert heading == ["row", "label"]
     after = np.array([int(label) for _, label in rows])
     assert np.flatnonzero(after != truth).tolist() == [9]
-    assert main(["apply", "--undo", str(out)]) == 0
-    assert not out.exists()
+    assert main(["apply", str(audit), str(decisions), "--out", str(out), "--undo"]) == 0
+    assert not list(tmp_path.glob("labels.csv*"))
 
 
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], audit: Path) -> None:
@@ -228,3 +229,56 @@ def test_a_parquet_table_is_corrected(tmp_path: Path) -> None:
     new = parquet.read_table(tmp_path / "new.parquet").to_pydict()
     assert new["x"] == [x % 7 for x in range(24) if x != 6]
     assert new["label"][4:7] == [0, 0, 1]
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    for number, name in enumerate(("cat/1.png", "cat/2.png", "dog/1.png", "dog/3.png")):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 50 * number).save(path)
+    return tmp_path / "pets"
+
+
+@pytest.mark.parametrize("how", ["--link", "--copy"])
+def test_a_folder_is_corrected_and_taken_back(pets: Path, tmp_path: Path, how: str) -> None:
+    dataset = read(str(pets))
+    found = findings_of(dataset, {0: 1})
+    audit = keep(tmp_path / "audit", found, dataset, str(pets))
+    words = {"row0": ("relabel", "dog"), "row1": ("relabel", "lynx"), "row3": ("bad", "")}
+    decisions, out = decide(tmp_path / "decisions.csv", found, **words), tmp_path / "new"
+    assert main(["apply", str(audit), str(decisions), "--out", str(out), how]) == 0
+    made = {path.relative_to(out).as_posix(): path for path in out.rglob("*.png")}
+    assert set(made) == {"dog/1-from-cat.png", "dog/1.png", "lynx/2.png"}
+    assert made["dog/1-from-cat.png"].read_bytes() == (pets / "cat" / "1.png").read_bytes()
+    assert read(str(out)).classes == ("dog", "lynx")
+    assert lines(tmp_path / "new.changes.csv")[1] == ["cat/1.png", "0", "cat", "dog", "relabel"]
+    (out / "dog" / "mine.txt").write_text("mine")
+    assert main(["apply", "--undo", str(out)]) == 2
+    assert len(list(out.rglob("*.png"))) == 3
+    (out / "dog" / "mine.txt").unlink()
+    assert main(["apply", "--undo", str(out)]) == 0
+    assert not out.exists()
+    assert len(list(pets.rglob("*.png"))) == 4
+    with pytest.raises(LabelNoiseError, match="lies in the data"):
+        apply(audit, decisions, pets / "new")
+
+
+def test_a_table_of_images_with_one_that_cannot_be_read_and_one_named_twice(
+    pets: Path, tmp_path: Path
+) -> None:
+    path = pets / "table.csv"
+    rows = ["cat/1.png,cat", "no.png,dog", "dog/1.png,cat", "dog/1.png,dog", "dog/3.png,dog"]
+    path.write_text("\n".join(["file,label", *rows, ""]))
+    columns = {"label": "label", "image": "file"}
+    with pytest.warns(UserWarning, match="1 of 5 images"):
+        dataset = read(str(path), columns=Columns(**columns))
+    found = findings_of(dataset, {2: 0, 1: 1})
+    audit = keep(tmp_path / "audit", found, dataset, str(path), **columns)
+    decisions = decide(tmp_path / "decisions.csv", found, row1=("relabel", "dog"), row3=("bad", ""))
+    apply(audit, decisions, tmp_path / "new.csv")
+    new = ["cat/1.png,cat", "no.png,dog", "dog/1.png,dog", "dog/1.png,dog"]
+    assert (tmp_path / "new.csv").read_text() == "\n".join(["file,label", *new, ""])

@@ -80,7 +80,7 @@ def test_no_name_can_end_the_data_or_start_a_script(tmp_path: Path) -> None:
     assert text.count("<img") == 0
     assert "\u2028" not in text
     assert data["classes"][0] == HOSTILE
-    assert data["suspects"]["exhibit"][0] == {"table": [[HOSTILE, HOSTILE]]}
+    assert data["suspects"]["exhibit"][0] == {"table": [[HOSTILE] * 4]}
 
 
 def test_the_page_may_run_its_own_script_alone_and_asks_for_nothing() -> None:

@@ -13,9 +13,11 @@ import pytest
 import torch
 from PIL import Image
 
-from labelnoise.audit.exhibit import MOST_COLUMNS, SIDE, exhibits, file_of
+from labelnoise.audit.exhibit import FEW, MOST_COLUMNS, SHARP, SIDE, exhibits, file_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.folder import read_folder
+
+from .found import findings_of
 
 
 def dataset_of(inputs: torch.Tensor, **more: Any) -> Dataset:
@@ -57,7 +59,9 @@ def test_channels_become_grey_or_colour(channels: int, mode: str) -> None:
 def test_a_large_image_is_made_small() -> None:
     pixels = torch.randint(0, 256, (1, 3, 300, 200), dtype=torch.uint8)
     shown = picture(next(exhibits(dataset_of(pixels), [0])))
-    assert (shown.size, shown.format) == ((SIDE * 2 // 3, SIDE), "JPEG")
+    assert (shown.size, shown.format) == ((SHARP * 2 // 3, SHARP), "JPEG")
+    many = picture(next(exhibits(dataset_of(pixels), [0] * (FEW + 1))))
+    assert many.size == (SIDE * 2 // 3, SIDE)
 
 
 def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> No
         str(tmp_path), black, torch.zeros(3, dtype=torch.long), ("cat", "dog"), ids=ids
     )
     first, second, third = (picture(one) for one in exhibits(dataset, [0, 1, 2]))
-    assert first.size == (96, 48)
+    assert first.size == (192, 96)
     assert second.size == third.size == (32, 32)
     assert [file_of(dataset, row) is None for row in range(3)] == [False, False, True]
 
@@ -87,11 +91,11 @@ def test_images_in_files_are_shown_wherever_they_are(tmp_path: Path, memory: int
 
 
 def test_originals_are_a_table_or_a_text() -> None:
-    inputs = torch.zeros(2, 3)
-    rows = ({"age": "31", "note": "x" * 500}, {"text": "some words"})
-    table, text = exhibits(dataset_of(inputs, originals=rows), [0, 1])
+    inputs = torch.zeros(1, 3)
+    table = next(exhibits(dataset_of(inputs, originals=({"age": "31", "note": "x" * 500},)), [0]))
     assert table["table"][0] == ("age", "31")
     assert len(table["table"][1][1]) == 200
+    text = next(exhibits(dataset_of(inputs, originals=({"text": "some words"},)), [0]))
     assert text == {"text": "some words"}
 
 
@@ -100,3 +104,43 @@ def test_plain_features_are_numbers_and_not_too_many() -> None:
     shown = next(exhibits(dataset_of(inputs), [0]))
     assert shown["table"][1] == ("x1", "0.3333")
     assert (len(shown["table"]), shown["left"]) == (MOST_COLUMNS, 100 - MOST_COLUMNS)
+
+
+def test_columns_that_speak_against_the_label_come_first() -> None:
+    """Sample 0 is as tall and as loud as a dog, but called a cat; its age says nothing."""
+    pets = [{"age": "5", "height": "60", "sound": "bark", "seen": ""}]
+    pets += [{"age": f"{row % 9}", "height": f"{25 + row % 3}", "sound": "meow", "seen": "x"}
+             for row in range(30)]  # fmt: skip
+    pets += [{"age": f"{row % 9}", "height": f"{59 + row % 3}", "sound": "bark", "seen": "x"}
+             for row in range(30)]  # fmt: skip
+    labels = torch.tensor([0] * 31 + [1] * 30)
+    dataset = Dataset("mine.csv", torch.zeros(61, 1), labels, ("cat", "dog"), originals=pets)
+    shown = next(exhibits(dataset, [0], findings_of(dataset, {0: 1})))["table"]
+    assert shown[0] == ("height", "60", "26", "60")
+    assert shown[1] == ("sound", "bark", "meow", "bark")
+    assert {line[0] for line in shown[2:]} == {"age", "seen"}
+    assert {line[0]: line[2:] for line in shown}["age"] == ("3.5", "3.5")
+
+
+def test_what_is_usual_is_taken_from_labels_that_are_not_flagged() -> None:
+    values = torch.tensor([[1.0], [1.0], [9.0], [9.0], [9.0], [5.0], [5.0]])
+    labels = torch.tensor([0, 0, 0, 0, 0, 1, 1])
+    dataset = Dataset("mine.npz", values, labels, ("a", "b"))
+    found = findings_of(dataset, {2: 1, 3: 1, 4: 1})
+    assert next(exhibits(dataset, [2], found))["table"] == [("x0", "9", "1", "5")]
+    everything = findings_of(dataset, dict.fromkeys(range(7), 0))
+    assert next(exhibits(dataset, [5], everything))["table"] == [("x0", "5", "5", "9")]
+
+
+def test_images_that_do_not_fit_in_memory_are_shown_all_the_same(tmp_path: Path) -> None:
+    for number, kind in enumerate(("cat", "dog")):
+        (tmp_path / kind).mkdir()
+        Image.new("L", (8, 8), 100 * number).save(tmp_path / kind / "1.png")
+    dataset = read_folder(tmp_path, memory=0)
+    assert not isinstance(dataset.inputs, torch.Tensor)
+    for row, name in enumerate(dataset.ids):
+        (tmp_path / name).rename(tmp_path / name.replace("1.png", f"gone{row}"))
+    with pytest.warns(UserWarning, match="can no longer be read"):
+        assert np.asarray(picture(next(exhibits(dataset, [1])))).max() == 0
+    (tmp_path / "dog" / "gone1").rename(tmp_path / "dog" / "1.png")
+    assert np.asarray(picture(next(exhibits(dataset, [1])))).max() == 100

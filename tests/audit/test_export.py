@@ -10,14 +10,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
+from PIL import Image
 
 from labelnoise.arguments import TOOLS
 from labelnoise.audit.export import EXPORTERS, export
 from labelnoise.audit.findings import Findings
 from labelnoise.cli import main
 from labelnoise.data import read
-from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
 
 from .found import decide, findings_of, keep
@@ -60,7 +59,7 @@ def test_cleanlab_has_one_line_a_row_in_the_order_of_the_data(
     assert list(rows[0]) == columns
     assert [row["given_label"] for row in rows] == NAMES
     assert [row["is_label_issue"] for row in rows] == [str(row in (0, 3)) for row in range(6)]
-    assert [float(row["label_quality"]) for row in rows] == found.quality.tolist()
+    assert [float(row["label_quality"]) for row in rows] == pytest.approx(found.quality.tolist())
 
 
 def test_more_than_ten_rows_stay_in_their_order(tmp_path: Path) -> None:
@@ -83,6 +82,17 @@ def test_csv_has_the_decisions_too(audit: Path, found: Findings, tmp_path: Path)
         ("keep", ""),
         ("", ""),
     ]
+
+
+def test_the_order_is_that_of_the_issues_where_rounding_left_ties(tmp_path: Path) -> None:
+    dataset = read("digits")
+    found = findings_of(dataset, {9: 1, 3: 2, 5: 0})
+    found.quality[[9, 3, 5]] = [1e-9, 3e-9, 2e-9]
+    keep(tmp_path / "audit", found, dataset, "digits")
+    export(tmp_path / "audit", "csv", tmp_path / "out.csv")
+    assert [row["sample_id"] for row in lines(tmp_path / "out.csv")[:3]] == ["9", "5", "3"]
+    tasks, _ = label_studio(tmp_path / "audit", tmp_path / "tasks.json")
+    assert [task["data"]["sample_id"] for task in tasks] == ["9", "5", "3"]
 
 
 def test_fiftyone_has_classifications_and_mistakenness(
@@ -135,27 +145,25 @@ def test_label_studio_shows_images(tmp_path: Path) -> None:
     assert view[0].tag == "Image"
 
 
-def test_files_are_named_where_there_are_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("cat/a b.png", "dog/1.png"):
-        (tmp_path / "animals" / name).parent.mkdir(parents=True)
-        (tmp_path / "animals" / name).write_bytes(b"")
-    dataset = Dataset(
-        name=str(tmp_path / "animals"),
-        inputs=torch.zeros(2, 1, 4, 4),
-        labels=torch.tensor([0, 1]),
-        classes=("cat", "dog"),
-        ids=("cat/a b.png", "dog/1.png"),
-    )
-    audit = keep(tmp_path / "audit", findings_of(dataset, {0: 1}), dataset, dataset.name)
-    monkeypatch.setattr("labelnoise.audit.export.reread", lambda *_: dataset)
+def test_files_are_named_and_shown_where_there_are_some(tmp_path: Path) -> None:
+    names = ("cat/a b.png", "cat/c.png", "dog/1.png")
+    for name in names:
+        path = tmp_path / "animals" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 20), "red").save(path)
+    dataset = read(str(tmp_path / "animals"))
+    audit = keep(tmp_path / "audit", findings_of(dataset, {1: 1, 0: 1}), dataset, dataset.name)
+    export(audit, "cleanlab", tmp_path / "out.csv")
+    assert [row["given_label"] for row in lines(tmp_path / "out.csv")] == ["cat", "cat", "dog"]
     export(audit, "fiftyone", tmp_path / "out.json")
     samples = json.loads((tmp_path / "out.json").read_text())["samples"]
-    assert samples[0]["filepath"] == str(tmp_path / "animals" / "cat" / "a b.png")
-    tasks, _ = label_studio(audit, tmp_path / "tasks.json")
-    assert tasks[0]["data"]["sample"].endswith("/animals/cat/a%20b.png")
-    assert tasks[0]["data"]["sample"].startswith("/data/local-files/?d=")
+    assert [sample["filepath"] for sample in samples] == [
+        str(tmp_path / "animals" / name) for name in names
+    ]
+    tasks, view = label_studio(audit, tmp_path / "tasks.json")
+    assert tasks[1]["data"]["sample"].startswith("/data/local-files/?d=")
+    assert tasks[1]["data"]["sample"].endswith("/animals/cat/a%20b.png")
+    assert view[0].tag == "Image"
 
 
 def test_nothing_is_overwritten_and_tools_are_known(

@@ -21,7 +21,7 @@ from labelnoise.audit.findings import Findings
 from labelnoise.audit.source import reread
 from labelnoise.audit.store import read_findings, read_source
 from labelnoise.audit.writers import Correction, Writer, writer_of
-from labelnoise.audit.writers.folder import text
+from labelnoise.data.tree import text
 from labelnoise.errors import LabelNoiseError
 from labelnoise.record.disk import mendable, write_atomically
 
@@ -73,7 +73,7 @@ def apply(
     source = read_source(folder)
     writer = writer_of(source["data"])
     dataset = reread(source, data_dir)
-    findings = read_findings(folder, lambda: dataset.ids)
+    findings = read_findings(folder, lambda: dataset)
     decided = read_decisions(decisions, findings, new_classes=writer.new_classes)
     correction = Correction(
         source=source,

@@ -22,7 +22,7 @@ from labelnoise.audit.decisions import RELABEL, Decision, read_decisions
 from labelnoise.audit.exhibit import TEXT, exhibits, file_of
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import reread
-from labelnoise.audit.store import read_findings, read_source
+from labelnoise.audit.store import read_findings, read_order, read_source
 from labelnoise.audit.writers import writer_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError, unknown
@@ -49,7 +49,12 @@ class Exported:
     @cached_property
     def findings(self) -> Findings:
         """What was found, in the order of the data."""
-        return read_findings(self.folder, lambda: self.dataset.ids)
+        return read_findings(self.folder, lambda: self.dataset)
+
+    @cached_property
+    def worst_first(self) -> list[int]:
+        """All rows, as the table of issues has them."""
+        return read_order(self.folder, self.findings)
 
     @cached_property
     def decided(self) -> Sequence[Decision]:
@@ -96,7 +101,7 @@ def _to_cleanlab(audit: Exported, out: Path) -> int:
 def _to_csv(audit: Exported, out: Path) -> int:
     """The issues, worst first, and what was decided about them."""
     decided = {one.row: one for one in audit.decided}
-    order = audit.findings.worst_first().tolist()
+    order = audit.worst_first
 
     def lines() -> Iterable[dict[str, Any]]:
         for row, line in zip(order, audit.findings.rows(order), strict=True):
@@ -116,7 +121,7 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
             {
                 **({} if file is None else {"filepath": str(file.resolve())}),
                 "tags": ["label_issue"] if line["is_label_issue"] else [],
-                "sample_id": line["sample_id"],
+                "source_id": line["sample_id"],
                 "ground_truth": {"_cls": "Classification", "label": line["given_label"]},
                 "suggested": {
                     "_cls": "Classification",
@@ -133,8 +138,7 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
 def _to_label_studio(audit: Exported, out: Path) -> int:
     """Tasks for the labels that are flagged, worst first, and beside them the interface (.xml)."""
     found = audit.findings
-    order = found.worst_first()
-    flagged: list[int] = order[found.issue[order]].tolist()
+    flagged = [row for row in audit.worst_first if found.issue[row]]
     shown = list(exhibits(audit.dataset, flagged))
     lines = list(found.rows(flagged))
     tasks = [
@@ -204,7 +208,7 @@ def _write_csv(out: Path, heading: Sequence[str], lines: Iterable[dict[str, Any]
 
 
 def _write_json(out: Path, data: Any) -> None:
-    text = json.dumps(data, ensure_ascii=False, indent=1)
+    text = json.dumps(data)
     write_atomically(out, lambda file: file.write(text.encode()))
 
 

@@ -111,5 +111,5 @@ def _columns(findings: Findings, dataset: Dataset, rows: Sequence[int]) -> Json:
         "confidence": findings.confidence[rows].round(4).tolist(),
         "quality": findings.quality[rows].round(4).tolist(),
         "issue": findings.issue[rows].astype(int).tolist(),
-        "exhibit": list(exhibits(dataset, rows)),
+        "exhibit": list(exhibits(dataset, rows, findings)),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import Source
+from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError
 from labelnoise.record.disk import write_atomically
 
@@ -48,23 +49,32 @@ def read_source(folder: Path) -> Source:
     return source
 
 
-def read_findings(folder: Path, ids: Callable[[], Sequence[str]]) -> Findings:
+def read_findings(folder: Path, dataset: Callable[[], Dataset]) -> Findings:
     """Read what an audit found, in the order of the data.
 
     Args:
         folder: The audit.
-        ids: Gives the names of all samples in the order of the data; it is asked only where they
-            are not the numbers of rows, which have an order of their own.
+        dataset: Gives the data; it is asked only where samples have other names than the numbers of
+            rows, which have an order of their own.
     """
     summary, lines = _summary(folder / SUMMARY), _lines(folder / ISSUES)
     try:
-        return _findings(summary, _by_number(lines) or _by_name(lines, ids()))
+        return _findings(summary, _by_number(lines) or _by_name(lines, dataset()))
     except LabelNoiseError:
         raise
     except (KeyError, ValueError, TypeError) as error:
         raise LabelNoiseError(
             f"{folder}: {ISSUES} and {SUMMARY} are not those of one audit ({error!r}): audit again"
         ) from error
+
+
+def read_order(folder: Path, findings: Findings) -> list[int]:
+    """The rows as the table of issues has them; rounded numbers do not tell that any more."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, name in enumerate(findings.ids):
+        rows.setdefault((name, findings.classes[findings.given[row]]), []).append(row)
+    name, given = COLUMNS[0], COLUMNS[3]
+    return [rows[line[name], line[given]].pop(0) for line in _lines(folder / ISSUES)]
 
 
 def _summary(path: Path) -> dict[str, Any]:
@@ -97,9 +107,19 @@ def _by_number(lines: Lines) -> Lines:
     return [lines[place] for place in np.argsort([int(name) for name in names], kind="stable")]
 
 
-def _by_name(lines: Lines, ids: Sequence[str]) -> Lines:
-    found = {line[COLUMNS[0]]: line for line in lines}
-    return [found[name] for name in ids]
+def _by_name(lines: Lines, dataset: Dataset) -> Lines:
+    """Lines in the order of the data; of samples that share a name, each by its label."""
+    name, given = COLUMNS[0], COLUMNS[3]
+    alike: dict[str, Lines] = {}
+    for line in lines:
+        alike.setdefault(line[name], []).append(line)
+    found = []
+    for sample, label in zip(dataset.ids, dataset.labels.tolist(), strict=True):
+        left = alike[sample]
+        own = [line for line in left if line[given] == dataset.classes[label]]
+        found.append(own[0] if own else left[0])
+        left.remove(found[-1])
+    return found
 
 
 def _findings(summary: dict[str, Any], lines: Lines) -> Findings:

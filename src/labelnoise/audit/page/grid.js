@@ -23,6 +23,7 @@ function lay() {
 function drawGrid() {
   const step = CARD.height + GAP;
   const top = -byId("list").getBoundingClientRect().top;
+  document.body.classList.toggle("elsewhere", -top > innerHeight * .75); // the list is out of sight
   const first = Math.max(0, Math.floor(top / step) - BEYOND) * grid.columns;
   const last = Math.max(0, Math.ceil((top + innerHeight) / step) + BEYOND) * grid.columns;
   const wanted = new Set(grid.shown.slice(first, last));
@@ -76,7 +77,7 @@ function makePair(suspect, verdict) {
 const STATES = {[KEEP]: "\u2713 kept", [RELABEL]: "\u2192 relabelled", [BAD]: "\u2715 bad"};
 
 function makeFoot(suspect, verdict) {
-  const name = make("span", {class: "id", title: suspect.id}, suspect.id);
+  const name = make("span", {class: "id", title: suspect.id}, suspect.id.split("/").at(-1) || suspect.id);
   const state = verdict ? STATES[verdict.decision] : percent(suspect.confidence, 0);
   const about = verdict ? {class: "state"} : {class: "sure", title: "confidence of the suggestion"};
   return make("div", {class: "foot"}, name, make("span", about, state));
@@ -88,10 +89,11 @@ function small({exhibit, id}) {
   return table(exhibit.table.slice(0, SUMMARY), exhibit.table.length - SUMMARY + (exhibit.left ?? 0));
 }
 
-function large({exhibit, id}) {
+function large({exhibit, id, given, suggested}) {
   if (exhibit.image) return picture(exhibit.image, id);
   if (exhibit.text !== undefined) return make("p", {class: "words", tabindex: 0}, exhibit.text);
-  return table(exhibit.table, exhibit.left ?? 0);
+  const names = [classes[given], ...(given === suggested ? [] : [classes[suggested]])];
+  return table(exhibit.table, exhibit.left ?? 0, names);
 }
 
 function picture(address, name) {
@@ -100,11 +102,17 @@ function picture(address, name) {
   return make("div", {class: "picture"}, image);
 }
 
-function table(pairs, left) {
-  const lines = pairs.map(([name, value]) =>
-    make("tr", {}, make("th", {scope: "row", title: name}, name), make("td", {title: value}, value)));
+// Columns and values; with the names of classes also what is usual in each of them.
+function table(columns, left, names = []) {
+  const cell = (text) => make("td", {title: text}, text);
+  const lines = columns.map(([name, value, ...usual]) => make("tr", {},
+    make("th", {scope: "row", title: name}, name), cell(value), ...usual.slice(0, names.length).map(cell)));
+  const body = make("tbody", {}, ...lines);
   const rest = left > 0 ? [make("p", {class: "note"}, `and ${left} more`)] : [];
-  return make("div", {class: "features"}, make("table", {}, make("tbody", {}, ...lines)), ...rest);
+  if (names.length === 0) return make("div", {class: "features"}, make("table", {}, body), ...rest);
+  const heading = (text) => make("th", {scope: "col", title: `usual where the label is ${text}`}, text);
+  const head = make("tr", {}, make("td"), make("th", {scope: "col"}, "this"), ...names.map(heading));
+  return make("div", {class: "features wide", tabindex: 0}, make("table", {}, make("thead", {}, head), body), ...rest);
 }
 
 // --- where one is ---

@@ -112,8 +112,16 @@ function drawHeat() {
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
   const gap = heat.size > 8 ? 1 : 0;
-  for (let row = 0; row < count; row++) {
-    for (let column = 0; column < count; column++) drawCell(pen, row, column, gap, colour);
+  const inks = {rule: colour("--rule"), accent: colour("--accent"), page: colour("--page"), ink: colour("--ink")};
+  if (!gap) { // too many to paint the empty ones one by one
+    pen.fillStyle = inks.rule;
+    pen.globalAlpha = .35;
+    pen.fillRect(0, 0, side, side);
+    for (const [row, column] of report.transition) drawCell(pen, row, column, 0, inks);
+  } else {
+    for (let row = 0; row < count; row++) {
+      for (let column = 0; column < count; column++) drawCell(pen, row, column, gap, inks);
+    }
   }
   if (heat.margin) drawNames(pen, colour);
   if (heat.point) {
@@ -124,22 +132,24 @@ function drawHeat() {
   }
 }
 
-function drawCell(pen, row, column, gap, colour) {
+function drawCell(pen, row, column, gap, inks) {
   const value = heat.cells.get(row * classes.length + column) ?? 0;
   const [x, y] = [heat.margin + column * heat.size, heat.margin + row * heat.size];
   const strength = Math.min(1, (value / heat.most) ** .75);
-  pen.fillStyle = colour("--rule");
-  pen.globalAlpha = row === column ? 1 : .35;
-  pen.fillRect(x, y, heat.size - gap, heat.size - gap);
+  if (gap || row === column) {
+    pen.fillStyle = inks.rule;
+    pen.globalAlpha = row === column ? 1 : .35;
+    pen.fillRect(x, y, heat.size - gap, heat.size - gap);
+  }
   if (row !== column && value) {
-    pen.fillStyle = colour("--accent");
+    pen.fillStyle = inks.accent;
     pen.globalAlpha = strength;
     pen.fillRect(x, y, heat.size - gap, heat.size - gap);
   }
   pen.globalAlpha = 1;
   const digits = Math.round(100 * value);
   if (classes.length > WRITTEN || heat.size < 22 || !digits) return;
-  pen.fillStyle = colour(row !== column && strength > .55 ? "--page" : "--ink");
+  pen.fillStyle = row !== column && strength > .55 ? inks.page : inks.ink;
   pen.textAlign = "center";
   pen.fillText(String(digits), x + (heat.size - gap) / 2, y + heat.size / 2);
 }

@@ -1,105 +1,3 @@
-// --- filter and sort ---
-
-const FIELDS = ["given", "suggested", "state", "which", "low", "high", "text", "sort"];
-const ORDERS = {
-  worst: (one, other) => one.place - other.place,
-  sure: (one, other) => other.confidence - one.confidence,
-  pair: (one, other) => one.given - other.given || one.suggested - other.suggested,
-  given: (one, other) => one.given - other.given,
-  row: (one, other) => one.row - other.row,
-};
-const anyFlagged = suspects.some((suspect) => suspect.issue);
-
-function fillChoices() {
-  for (const key of ["given", "suggested"]) {
-    const counts = new Map();
-    for (const suspect of suspects) counts.set(suspect[key], (counts.get(suspect[key]) ?? 0) + 1);
-    const places = [...counts.keys()].sort((one, other) => one - other);
-    byId(key).append(make("option", {value: ""}, "all"),
-      ...places.map((place) => make("option", {value: place}, `${classes[place]} (${counts.get(place)})`)));
-  }
-  clearFields();
-}
-
-function clearFields() {
-  for (const id of FIELDS) byId(id).value = "";
-  byId("sort").value = "worst";
-  byId("which").value = anyFlagged ? "flagged" : "";
-}
-
-function matcher() {
-  const value = Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
-  const low = value.low === "" ? 0 : Number(value.low), high = value.high === "" ? 1 : Number(value.high);
-  const words = value.text.toLowerCase().split(/\s+/).filter(Boolean);
-  return (suspect) => {
-    const verdict = decisions.get(suspect.row)?.decision;
-    return (value.given === "" || suspect.given === Number(value.given))
-      && (value.suggested === "" || suspect.suggested === Number(value.suggested))
-      && (value.which === "" || Boolean(suspect.issue) === (value.which === "flagged"))
-      && (value.state === "" || value.state === verdict || value.state === (verdict ? "decided" : "undecided"))
-      && suspect.quality >= low && suspect.quality <= high
-      && words.every((word) => searched(suspect).includes(word));
-  };
-}
-
-function searched(suspect) {
-  const {text = "", table: pairs = []} = suspect.exhibit;
-  suspect.searched ??= [suspect.id, text, ...pairs.map(([, value]) => value)].join(" ").toLowerCase();
-  return suspect.searched;
-}
-
-function applyFilter() {
-  const place = grid.place.get(grid.current) ?? 0;
-  grid.shown = suspects.filter(matcher()).sort(ORDERS[byId("sort").value] ?? ORDERS.worst);
-  grid.place = new Map(grid.shown.map((suspect, position) => [suspect, position]));
-  if (!grid.place.has(grid.current)) grid.current = grid.shown[Math.min(place, grid.shown.length - 1)] ?? null;
-  byId("nothing").hidden = grid.shown.length > 0;
-  lay();
-  drawDetail();
-  writeCounts();
-}
-
-// From the heat map or a bar: the suspects of a pair, from the first on.
-function choosePair(given, suggested) {
-  const chosen = (id, place) => {
-    if (place !== null && ![...byId(id).options].some((option) => option.value === String(place))) {
-      byId(id).append(make("option", {value: place}, `${classes[place]} (0)`));
-    }
-    byId(id).value = place === null ? "" : String(place);
-  };
-  clearFields();
-  chosen("given", given);
-  chosen("suggested", suggested);
-  if (!suspects.some((suspect) => matcher()(suspect))) byId("which").value = "";
-  grid.current = null;
-  applyFilter();
-  byId("bar").scrollIntoView();
-  backToList();
-}
-
-function writeCounts() {
-  const counts = {[KEEP]: 0, [RELABEL]: 0, [BAD]: 0};
-  for (const {decision} of decisions.values()) counts[decision]++;
-  const [done, all] = [decisions.size, suspects.length];
-  byId("counts").textContent = `${number(done)} of ${number(all)} decided`
-    + (done ? `: ${number(counts.relabel)} relabelled, ${number(counts.keep)} kept, ${number(counts.bad)} bad` : "");
-  byId("progress").firstElementChild.style.width = `${all ? 100 * done / all : 0}%`;
-  filled(byId("progress"), {"aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": done}, []);
-  byId("shown").textContent = `${plural(grid.shown.length, "suspect")} shown`;
-  const open = grid.shown.filter((suspect) => !decisions.has(suspect.row)).length;
-  byId("accept-all").textContent = `Accept all ${number(open)}`;
-  byId("keep-all").textContent = `Keep all ${number(open)}`;
-  byId("accept-all").parentElement.hidden = open === 0;
-  byId("undo").disabled = past.length === 0;
-  byId("export").disabled = done === 0;
-  if (!kept) tell("This browser keeps nothing for this page: export your decisions before you close it.");
-}
-
-function tell(text) {
-  byId("notice").textContent = text;
-  byId("notice").hidden = !text;
-}
-
 // --- deciding ---
 
 function decide(decision) {
@@ -120,8 +18,8 @@ function decide(decision) {
 function decideAll(verdict) {
   const open = grid.shown.filter((suspect) => !decisions.has(suspect.row));
   record(open.map((suspect) => [suspect, verdict(suspect)]));
-  applyFilter();
   tell(`${plural(open.length, "decision")} made; Undo takes them back together.`);
+  applyFilter();
 }
 
 function undo() {
@@ -136,7 +34,7 @@ function undo() {
 
 const FEW = 10; // classes that have a button each
 const digitNames = classes.every((name) => /^\d$/.test(name));
-const keyOf = (place) => digitNames ? classes[place] : place < 9 ? String(place + 1) : "";
+const keyOf = (place) => digitNames ? classes[place] : place < FEW ? String((place + 1) % 10) : "";
 
 function drawDetail() {
   const suspect = grid.current, box = byId("detail");
@@ -254,92 +152,3 @@ function keyInChooser(event) {
   } else return;
   event.preventDefault();
 }
-
-// --- keys ---
-
-const KEYS = [
-  ["K", "keep the given label", () => decide(keeping())],
-  ["A", "accept the suggestion", () => grid.current && decide(accepted(grid.current))],
-  ["L", "choose another label: type, Enter", openChooser],
-  ["B", "mark as bad: leave the sample out", () => decide(spoiled())],
-  ["U", "undo", undo],
-  ["C", "clear the decision", () => decide(null)],
-  ["J", "next", () => step(1)],
-  ["P", "previous", () => step(-1)],
-  ["N", "next undecided", () => grid.current && goTo(nextOpen(grid.place.get(grid.current)))],
-  ["?", "these keys", () => byId("keys").showModal()],
-];
-const MOVES = {
-  ArrowRight: () => step(1), ArrowLeft: () => step(-1),
-  ArrowDown: () => step(grid.columns), ArrowUp: () => step(-grid.columns),
-  Home: () => step(-Infinity), End: () => step(Infinity),
-};
-const actions = {...MOVES, "/": openChooser, ...Object.fromEntries(KEYS.map(([key, , act]) => [key.toLowerCase(), act]))};
-
-function pressed(event) {
-  if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-  if (event.target.closest("input, select, textarea, #heat")) return;
-  if ((event.ctrlKey || event.metaKey) && event.key === "z") { event.preventDefault(); return undo(); }
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const onControl = event.target.closest("button, summary, a");
-  const label = classes.length <= FEW ? classes.findIndex((_, place) => keyOf(place) === event.key) : -1;
-  if (label >= 0 && grid.current) decide(labelled(grid.current, classes[label]));
-  else if (event.key === "Enter" && !onControl && grid.current) decide(accepted(grid.current));
-  else if (actions[event.key.length === 1 ? event.key.toLowerCase() : event.key]) {
-    actions[event.key.length === 1 ? event.key.toLowerCase() : event.key]();
-  } else return;
-  event.preventDefault();
-}
-
-function listKeys() {
-  const labels = classes.length <= FEW ? [[digitNames ? "0 to 9" : `1 to ${Math.min(9, classes.length)}`, "give that label"]] : [];
-  const lines = [...KEYS, ["Enter", "accept the suggestion"], ...labels, ["Arrows, Home, End", "move"]];
-  byId("key-list").append(...lines.flatMap(([key, text]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)]));
-}
-
-// --- the page ---
-
-function start() {
-  load();
-  writeHead();
-  writeRate();
-  drawBars();
-  prepareHeat();
-  fillChoices();
-  listKeys();
-  if (innerWidth < 700) byId("filters").open = false;
-  applyFilter();
-  const first = grid.shown.find((suspect) => !decisions.has(suspect.row));
-  if (first && first !== grid.current) goTo(first, {still: true});
-  for (const id of FIELDS) byId(id).addEventListener("input", applyFilter);
-  const clicks = {
-    clear: () => { clearFields(); applyFilter(); }, undo, export: download, help: () => byId("keys").showModal(),
-    import: () => byId("file").click(), close: () => byId("keys").close(),
-    "accept-all": () => decideAll(accepted), "keep-all": () => decideAll(keeping),
-  };
-  for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
-  byId("file").addEventListener("change", async ({target}) => {
-    const text = target.files.length ? await target.files[0].text() : null;
-    target.value = "";
-    if (text === null) return;
-    const told = takeIn(text);
-    applyFilter();
-    tell(told);
-  });
-  for (const id of ["chooser", "keys"]) listenTo(byId(id), ["cancel", "close"], backToList);
-  byId("typed").addEventListener("input", findLabels);
-  byId("typed").addEventListener("keydown", keyInChooser);
-  document.addEventListener("keydown", pressed);
-  listenTo(window, ["scroll", "resize"], drawGrid);
-  new ResizeObserver(() => {
-    document.documentElement.style.setProperty("--bar", `${byId("bar").offsetHeight}px`);
-  }).observe(byId("bar"));
-  let width = 0;
-  new ResizeObserver(([{contentRect}]) => {
-    if (contentRect.width !== width) { width = contentRect.width; lay(); }
-  }).observe(byId("list"));
-  addEventListener("storage", ({key}) => { if (key === SHELF) { load(); applyFilter(); } }); // another tab
-  addEventListener("beforeunload", (event) => { if (!kept && !exported && decisions.size) event.preventDefault(); });
-}
-
-start();

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from labelnoise.audit.writers.correction import Correction
+from labelnoise.data.tree import text
 from labelnoise.errors import LabelNoiseError
 
 
@@ -42,11 +43,6 @@ def files_below(root: Path) -> Iterator[str]:
         inner.sort()
         for name in sorted(files):
             yield Path(folder, name).relative_to(root).as_posix()
-
-
-def text(name: str) -> str:
-    """A file's name as the audit spells it: bytes that are no text are spelt out."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _moved(name: str, old: str, new: str) -> str:

@@ -1,0 +1,109 @@
+"""Usual: what the columns of each class mostly hold, to show what speaks against a label.
+
+A person can judge a row of numbers only beside others. So each value of a suspect stands beside
+what is usual where its given label is right, and beside what is usual for the suggested one;
+columns that tell the two apart come first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from labelnoise.audit.findings import Findings
+
+Cells = Mapping[str, str]
+Beside = tuple[str, str, str, str]
+"""A column, its value, what is usual for the given label, and for the suggested one."""
+
+MOST_ROWS = 200  # of a class that are looked at
+MOST_CELLS = 2_000_000  # in all
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: what is usual in each class, and how much it varies; None if it is no number."""
+
+    usual: Sequence[str]
+    middle: Sequence[float]
+    spread: float | None
+
+    def tells(self, value: str, given: int, suggested: int) -> float:
+        """How much a value speaks for the suggested label and against the given one."""
+        if self.spread is None:
+            return float(value == self.usual[suggested]) - float(value == self.usual[given])
+        number = _number(value)
+        if number is None:
+            return 0.0
+        far, near = abs(number - self.middle[given]), abs(number - self.middle[suggested])
+        return (far - near if given != suggested else far) / self.spread
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual, by column.
+
+    Attributes:
+        findings: The audit; only labels that it does not flag count as right.
+        cells: The columns of a row, as they are shown.
+    """
+
+    findings: Findings
+    cells: Callable[[int], Cells]
+
+    def beside(self, row: int) -> list[Beside]:
+        """The columns of a row, those that tell most first."""
+        given, suggested = int(self.findings.given[row]), int(self.findings.predicted[row])
+        lines = []
+        for name, value in self.cells(row).items():
+            column = self._columns[name]
+            line = (name, value, column.usual[given], column.usual[suggested])
+            lines.append((column.tells(value, given, suggested), line))
+        return [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
+
+    @cached_property
+    def _columns(self) -> dict[str, Column]:
+        looked_at = [[self.cells(row) for row in rows] for rows in self._rows()]
+        names = self.cells(0)
+        return {
+            name: _column([[row[name] for row in rows] for rows in looked_at]) for name in names
+        }
+
+    def _rows(self) -> list[list[int]]:
+        """Rows of each class that are taken for right, evenly spread; if there are none, any."""
+        count = len(self.findings.classes)
+        most = MOST_CELLS // max(1, count * len(self.cells(0)))
+        chosen = []
+        for label in range(count):
+            mine = np.flatnonzero(self.findings.given == label)
+            right = mine[~self.findings.issue[mine]]
+            from_ = right if len(right) else mine
+            step = max(1, math.ceil(len(from_) / max(5, min(most, MOST_ROWS))))
+            chosen.append(from_[::step].tolist())
+        return chosen
+
+
+def _column(by_class: Sequence[Sequence[str]]) -> Column:
+    numbers = [[_number(value) for value in values if value.strip()] for values in by_class]
+    flat = [number for values in numbers for number in values]
+    if flat and all(number is not None for number in flat):
+        middle = [float(np.median(values)) if values else math.nan for values in numbers]  # type: ignore[arg-type]
+        spread = float(np.std(np.array(flat, dtype=np.float64))) or 1.0
+        return Column(
+            [f"{value:.4g}" if value == value else "" for value in middle], middle, spread
+        )
+    common = [Counter(values).most_common(1) for values in by_class]
+    return Column([found[0][0] if found else "" for found in common], (), None)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
