@@ -96,9 +96,11 @@ def test_inputs_too_small_for_convolutions_are_sent_to_the_mlp(
         ((3, 8, 8), "mlp"),
         ((3, 32, 32), "cnn"),
         ((3, 64, 48), "cnn"),
+        ((1, 32, 32), "cnn"),
+        ((1, 32, 28), "mlp"),
     ],
 )
-def test_auto_takes_the_cnn_for_colour_images(shape: tuple[int, ...], name: str) -> None:
+def test_auto_takes_the_cnn_for_photographs(shape: tuple[int, ...], name: str) -> None:
     assert auto(shape) == name
     assert net_named(name)(shape, 3)(torch.zeros(2, *shape)).shape == (2, 3)
 

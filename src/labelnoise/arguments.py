@@ -258,7 +258,7 @@ def _add_export(export: _Parser) -> None:
 
 
 def _add_data(command: _Parser, nargs: str | None = None) -> None:
-    explains = "a name ('labelnoise list datasets') or file"
+    explains = "a name ('labelnoise list datasets'), file or folder of class folders"
     command.add_argument("data", metavar="DATA", nargs=nargs, help=explains)
     command.add_argument("--data-dir", type=Path, help="where data sets are (or LABELNOISE_DATA)")
     columns = command.add_argument_group("of a table (.csv, .tsv, .parquet)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ def test_a_file_is_shown_itself_sharper_than_what_was_read(tmp_path: Path) -> No
     assert first.size == (192, 96)
     assert second.size == third.size == (32, 32)
     assert [file_of(dataset, row) is None for row in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("memory", [0, None])
+def test_images_in_files_are_shown_wherever_they_are(tmp_path: Path, memory: int | None) -> None:
+    for name in ("cat/a.png", "dog/b.png"):
+        (tmp_path / name).parent.mkdir()
+        Image.new("RGB", (60, 60), "red").save(tmp_path / name)
+    data = read_folder(tmp_path, memory=memory)
+    assert [picture(shown).size for shown in exhibits(data, [1, 0])] == [(60, 60)] * 2
+    moved = replace(data, ids=("x", "y"))  # what was read is shown where there is no file
+    assert [picture(shown).size for shown in exhibits(moved, [1, 0])] == [(32, 32)] * 2
 
 
 def test_originals_are_a_table_or_a_text() -> None:

@@ -201,16 +201,16 @@ def test_a_sample_twice_in_a_step_is_two_visits_in_their_order() -> None:
     """The evidence is that of the whole step; the visits count as if they had come in turn."""
     logits = torch.tensor([[3.0, 0.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 3.0], [3.0, 0.0, 0.0]])
     labels = torch.tensor([0, 1, 2, 0])
-    twice = recorded([*steps(20), (logits, labels, ["a", "a", "b", "a"])])
-    apart = recorded([*steps(20), (logits, labels, ["a0", "a1", "b", "a2"])])
-    odds = [apart._samples["odds"][apart._placed([name], apart._places or {})[0]] for name in
-            ("a0", "a1", "a2")]  # fmt: skip
-    place = twice._placed(["a"], twice._places or {})[0]
-    assert int(twice._samples["seen"][place]) == 3
-    assert float(twice._samples["odds"][place]) == pytest.approx(
-        float(odds[0] + 2 * odds[1] + 3 * odds[2]), rel=1e-6
-    )
-    assert int(twice._samples["given"][place]) == 0
+    twice = recorded([*steps(20), (logits, labels, ["a", "a", "b", "a"])]).issues()
+    apart = recorded([*steps(20), (logits, labels, ["a0", "a1", "b", "a2"])]).issues()
+
+    def odds(found: Findings, name: str) -> float:
+        quality = found.quality[found.ids.index(name)]
+        return float(np.log(quality / (1 - quality)))
+
+    in_turn = (odds(apart, "a0") + 2 * odds(apart, "a1") + 3 * odds(apart, "a2")) / 6
+    assert odds(twice, "a") == pytest.approx(in_turn, rel=1e-5)
+    assert twice.given[twice.ids.index("a")] == 0
 
 
 def test_the_record_grows_with_what_comes() -> None:

@@ -71,13 +71,23 @@ def test_rows_of_rows(pair: tuple[Dataset, Dataset]) -> None:
     assert values(tensor, torch.tensor([2, 1])).equal(tensor[[2, 1]])
 
 
+def test_a_single_row(pair: tuple[Dataset, Dataset]) -> None:
+    tensor, files = (dataset.inputs for dataset in pair)
+    for row in (0, 7, -1):
+        assert files[row].equal(tensor[row])
+    assert files[[3, 1]].shape == (2, 3, 16, 16)
+    assert not files.is_floating_point()
+    with pytest.raises(IndexError):
+        files[300]
+
+
 def test_chunks_come_in_order(pair: tuple[Dataset, Dataset]) -> None:
     tensor, files = (dataset.inputs for dataset in pair)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     chunks = torch.split(order, 7)
     pairs = zip(fetch(tensor, chunks), fetch(files, chunks), strict=True)
     assert sum(one.equal(other) for one, other in pairs) == len(chunks)
-    for size in (1000, 64):
+    for size in (1000, 280, 64):  # the first two are put together from pieces
         whole, streamed = list(walk(tensor, size)), list(walk(files, size))
         assert len(whole) == len(streamed)
         assert all(one.equal(other) for one, other in zip(whole, streamed, strict=True))

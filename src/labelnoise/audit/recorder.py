@@ -22,7 +22,6 @@ from labelnoise.methods.bare import check_batch
 from labelnoise.rules.evidence import Evidence
 
 TOGETHER = 32  # steps that may wait to be recorded, for speed alone
-BUFFER = 1_000_000  # probabilities that may wait: 4 MB of float32
 FIRST = 1024  # samples that there is room for at first, where it is not known how many will come
 
 
@@ -89,9 +88,12 @@ class Recorder:
             index: (batch,) rows of the record.
             keep: (batch,) the labels that the rule took for right, if it was asked already.
         """
-        keep = self._judged(probs, labels) if keep is None else keep
-        self._waiting.append((probs.detach(), labels, index, keep))
-        if len(self._waiting) >= min(TOGETHER, BUFFER // max(1, probs.numel())):
+        if keep is None:
+            keep = self._judged(probs, labels)
+        with torch.no_grad():
+            judged = self._rule(probs).odds(probs, labels)
+        self._waiting.append((index, labels, keep, *judged))
+        if len(self._waiting) == TOGETHER:
             self._note()
 
     def issues(self) -> Findings:
@@ -111,8 +113,7 @@ class Recorder:
 
     def state_dict(self) -> dict[str, Any]:
         """The record so far; with the evidence, unless that is somebody else's."""
-        self._note()
-        state: dict[str, Any] = {"samples": dict(self._samples)}
+        state: dict[str, Any] = {"samples": dict(self._samples), "waiting": list(self._waiting)}
         if self._places is not None:
             state["ids"] = list(self._places)
         if self.rule is not None:
@@ -123,7 +124,7 @@ class Recorder:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a `state_dict`."""
-        self._waiting = []
+        self._waiting = list(state["waiting"])
         ids = state.get("ids")
         self._places = None if ids is None else {name: place for place, name in enumerate(ids)}
         self._samples = {name: values.clone() for name, values in state["samples"].items()}
@@ -134,31 +135,35 @@ class Recorder:
                 self.rule = Evidence(state["classes"])
                 self.rule.load_state_dict(state["rule"])
 
-    def _judged(self, probs: Tensor, labels: Tensor) -> Tensor:
-        """The labels that the rule takes for right."""
+    def _rule(self, probs: Tensor) -> Evidence:
+        """The evidence, made as soon as the number of classes is known, where they are."""
         if self.rule is None:
             # The first step may be one without gradient: what is made there must learn later.
             with torch.inference_mode(mode=False):
                 self.rule = Evidence(probs.shape[1])
         if self._own_rule and self.rule.votes.device != probs.device:
             self.rule.to(probs.device)
-        verdict = self.rule.judge(probs, labels)
+        return self.rule
+
+    def _judged(self, probs: Tensor, labels: Tensor) -> Tensor:
+        """The labels that the rule takes for right."""
+        rule = self._rule(probs)
+        verdict = rule.judge(probs, labels)
         if self._own_rule:
-            self.rule.remember(probs, labels, verdict)
+            rule.remember(probs, labels, verdict)
         return verdict.keep
 
     @torch.no_grad()
     def _note(self) -> None:
         """Add what waits to the record, visit by visit."""
-        if not self._waiting or self.rule is None:
+        if not self._waiting:
             return
-        probs, labels, index, keep = (torch.cat(each) for each in zip(*self._waiting, strict=True))
-        self._waiting = []
+        waiting, self._waiting = zip(*self._waiting, strict=True), []
+        index, labels, keep, odds, other, share = (torch.cat(each) for each in waiting)
         self._to(labels.device)
-        odds, other, share = self.rule.odds(probs, labels)
+        record = self._samples
         for part in _apart(index):
             rows = index[part]
-            record = self._samples
             seen = record["seen"].index_select(0, rows) + 1
             weight = seen.to(odds.dtype)
             record["seen"][rows] = seen

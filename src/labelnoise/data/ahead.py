@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ def ahead(
             _Numbered(work, count),
             batch_size=None,
             num_workers=workers,
+            multiprocessing_context=_context(),
             prefetch_factor=WAITING,
             collate_fn=_as_it_is,
             worker_init_fn=_leave_interrupts_to_the_parent,
@@ -61,6 +63,13 @@ def possible() -> int:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(MOST_WORKERS, cores or 1)
+
+
+def _context() -> str | None:
+    """How workers start: on Linux as copies, in an instant; elsewhere, or if told, as it is."""
+    # Workers touch neither devices nor threads, which copies must not.
+    told = multiprocessing.get_start_method(allow_none=True)
+    return "fork" if told is None and sys.platform == "linux" else None
 
 
 @dataclass(frozen=True)

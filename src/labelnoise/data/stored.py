@@ -11,7 +11,8 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from labelnoise.data.ahead import ahead
 from labelnoise.data.images import Form, Pixels, Unreadable, decode
 
 FEW = 256  # files that are decoded sooner than worker processes start
+PIECE = 256  # files of a chunk that one worker decodes, so that the others help
 
 
 class Names(Sequence[str]):
@@ -84,8 +86,18 @@ class Files:
         """How many bytes they would take in memory."""
         return self.shape.numel()
 
-    def __getitem__(self, rows: Tensor | slice) -> Files:
-        """Some of the images; nothing is decoded."""
+    def is_floating_point(self) -> bool:
+        """Pixels are bytes."""
+        return False
+
+    @overload
+    def __getitem__(self, rows: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, rows: Tensor | Sequence[int] | slice) -> Files: ...
+    def __getitem__(self, rows: int | Tensor | Sequence[int] | slice) -> Tensor | Files:
+        """Some of the images, nothing decoded; or the pixels of a single one."""
+        if isinstance(rows, int):
+            return next(self.read([torch.tensor([range(len(self))[rows]])]))[0]
         return replace(self, rows=self.rows[rows.cpu() if isinstance(rows, Tensor) else rows])
 
     def to(self, device: torch.device | str) -> Files:
@@ -94,16 +106,26 @@ class Files:
 
     def read(self, chunks: Sequence[Tensor]) -> Iterator[Tensor]:
         """The pixels of chosen rows, a tensor for every chunk; a broken file is a black image."""
-        for pixels, faults in self.decoded(chunks):
-            if faults and not self.broken:
-                name, why = next(iter(faults.items()))
-                warnings.warn(
-                    f"{name} can no longer be read ({why}): a black image takes its place, and "
-                    "that of any other that breaks from now on",
-                    stacklevel=3,
-                )
-            self.broken.update(faults)
-            yield torch.from_numpy(pixels).to(self.device)
+        pieces = [torch.split(chunk, PIECE) for chunk in chunks]
+        decoded = self.decoded([piece for parts in pieces for piece in parts])
+        for parts in pieces:
+            found = []
+            for pixels, faults in islice(decoded, len(parts)):
+                self._note(faults)
+                found.append(pixels)
+            whole = found[0] if len(found) == 1 else np.concatenate(found)
+            yield torch.from_numpy(whole).to(self.device)
+
+    def _note(self, faults: Mapping[str, str]) -> None:
+        """Remember what broke, and say so the first time."""
+        if faults and not self.broken:
+            name, why = next(iter(faults.items()))
+            warnings.warn(
+                f"{name} can no longer be read ({why}): a black image takes its place, and that of "
+                "any other that breaks from now on",
+                stacklevel=4,
+            )
+        self.broken.update(faults)
 
     def decoded(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Pixels, Mapping[str, str]]]:
         """The pixels of every chunk, and which files of it cannot be read, and why."""

@@ -148,7 +148,7 @@ def _images(path: Path, column: Column) -> Features:
         found.inputs,
         {"kind": "image", "column": column.name},
         rows=found.rows.tolist(),
-        ids=tuple(column.cells[row] for row in found.rows.tolist()),
+        ids=tuple(column.cells[row].strip() for row in found.rows.tolist()),
         skipped=tuple(found.faults),
     )
 
@@ -215,7 +215,7 @@ def _image_rows(path: Path, table: Table, known: Known, columns: Columns) -> Row
     found = collect_column(path, cells, form_of(known, str(path)))
     tell(path, found)
     labels = _labels(table, known, columns.label)
-    ids = tuple(cells[row] for row in found.rows.tolist())
+    ids = tuple(cells[row].strip() for row in found.rows.tolist())
     return Rows(found.inputs, None if labels is None else labels[found.rows], ids)
 
 
