@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 from sklearn.model_selection import StratifiedKFold
 
-from labelnoise.audit.audit import Audit, audit
+from labelnoise.audit.audit import Audit, audit_labels
 from labelnoise.data import read
 from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
@@ -83,7 +83,7 @@ def scored(
 
 
 def ours(data: str, noise: str, seed: int, data_dir: Path | None, out: Path) -> Audit:
-    return audit(data, out=out, noise=noise, seed=seed, data_dir=data_dir, device="cpu")
+    return audit_labels(data, out=out, noise=noise, seed=seed, data_dir=data_dir, device="cpu")
 
 
 def by_folds(spec: Spec, part: Noisy, classes: int) -> tuple[NDArray[Any], float]:

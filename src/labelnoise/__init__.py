@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
     from labelnoise.audit.audit import Audit as Audit
-    from labelnoise.audit.audit import audit as audit
+    from labelnoise.audit.audit import audit_labels as audit_labels
     from labelnoise.audit.findings import Findings as Findings
     from labelnoise.audit.recorder import Recorder as Recorder
     from labelnoise.batch import Batch as Batch
@@ -54,7 +54,7 @@ _HOME = {
     "Recorder": "audit.recorder",
     "Run": "record.run",
     "Step": "batch",
-    "audit": "audit.audit",
+    "audit_labels": "audit.audit",
     "bare_select": "methods.bare",
     "corrupt": "noise",
     "fit": "engine",

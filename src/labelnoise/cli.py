@@ -70,7 +70,7 @@ def _complain(message: str, status: int) -> int:
 
 
 def _audit(options: Namespace) -> None:
-    from labelnoise.audit.audit import audit
+    from labelnoise.audit.audit import audit_labels
     from labelnoise.audit.table import worst_table
     from labelnoise.experiment.machine import keep_memory, use_all_cores
     from labelnoise.experiment.progress import Progress
@@ -78,7 +78,7 @@ def _audit(options: Namespace) -> None:
     use_all_cores()
     keep_memory()
     with Progress() as progress, _warnings_on_one_line():
-        done = audit(
+        done = audit_labels(
             options.data,
             out=options.out,
             label=options.label,

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from labelnoise.audit.apply import apply
-from labelnoise.audit.audit import audit
+from labelnoise.audit.audit import audit_labels
 from labelnoise.audit.findings import Findings
 from labelnoise.audit.report import write_report
 from labelnoise.data import read
@@ -106,7 +106,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
     """MNIST with planted noise."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("audited") / "audit"
-    return out, audit(DATA, out=out, noise="symmetric:0.2", epochs=6).findings
+    return out, audit_labels(DATA, out=out, noise="symmetric:0.2", epochs=6).findings
 
 
 @pytest.mark.data

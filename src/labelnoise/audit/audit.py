@@ -35,9 +35,10 @@ from labelnoise.experiment.run import (
 )
 from labelnoise.experiment.spec import Spec
 from labelnoise.noise import parse
+from labelnoise.record.disk import write_atomically
 from labelnoise.record.run import HEADER, Run, finished
 
-REPORT, MODEL = "report.html", "model"
+REPORT, MODEL, SKIPPED = "report.html", "model", "skipped.txt"
 EPOCHS = 12  # at least
 DOUBTFUL = 0.3  # a noise rate that few data sets have
 LARGEST, SMALLEST, STEPS = 128, 16, 32  # of batches; steps that an epoch should have
@@ -53,12 +54,14 @@ class Audit:
         run: The training behind it.
         against_truth: Where noise was planted, how well it was found: `precision`, `recall`, `f1`
             and `average_precision`.
+        skipped: Files that could not be read.
     """
 
     folder: Path
     findings: Findings
     run: Run
     against_truth: dict[str, float | None]
+    skipped: tuple[str, ...] = ()
 
     def in_words(self) -> list[str]:
         """What a person wants to know, a line each."""
@@ -87,6 +90,10 @@ class Audit:
                 for name, value in self.against_truth.items()
             ]
             lines.append(f"of the noise that was planted: {', '.join(told)}")
+        if self.skipped:
+            files = "file was" if len(self.skipped) == 1 else "files were"
+            listed = self.folder / SKIPPED
+            lines.append(f"{len(self.skipped):,} unreadable {files} left out: {listed}")
         lines.append(f"all of them, worst first: {self.folder / ISSUES}")
         lines.append(f"to go through them, open {self.folder / REPORT} in a browser")
         return lines
@@ -101,12 +108,13 @@ class Audit:
             "noise_rate_interval": list(self.findings.interval),
             "expected_precision": self.findings.expected_precision(),
             **self.against_truth,
+            "skipped": len(self.skipped),
             "train_seconds": sum(row["train_seconds"] for row in self.run.rows),
             "out": str(self.folder),
         }
 
 
-def audit(
+def audit_labels(
     data: str,
     *,
     out: str | Path,
@@ -164,10 +172,13 @@ def audit(
     run = Run(folder / MODEL) if finished(folder / MODEL) else train_on(spec, shop)
     findings = findings_of_run(run, dataset)
     write_findings(folder, findings, source_of(dataset, data, columns))
+    if dataset.skipped:
+        listed = "".join(f"{name}\n" for name in dataset.skipped)
+        write_atomically(folder / SKIPPED, lambda file: file.write(listed.encode()))
     write_report(folder / REPORT, findings, dataset)
     truth = parts.train.truth if spec.noise != "none" else None
     measured = {} if truth is None else against(findings, truth.numpy())
-    return Audit(folder, findings, run, measured)
+    return Audit(folder, findings, run, measured, dataset.skipped)
 
 
 def findings_of_run(run: Run, dataset: Dataset) -> Findings:
