@@ -111,7 +111,7 @@ def fulfil(
     watch: Watch | None = None,
 ) -> Run:
     """`train` what is asked."""
-    place = _device(device)
+    place = device_named(device)
     _check(ask)
     dataset = read(ask.data, None if data_dir is None else Path(data_dir))
     spec = specify(ask, dataset)
@@ -229,7 +229,8 @@ def _noise_rate(spec: Spec, place: Workplace) -> float | None:
     return estimated_rate(found)
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """The device called `name`; `auto` is the fastest kind that is there."""
     if name == "auto":
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
