@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from labelnoise.adapters.sklearn import RobustClassifier as RobustClassifier
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
     from labelnoise.audit.findings import Findings as Findings
     from labelnoise.audit.recorder import Recorder as Recorder
@@ -47,6 +48,7 @@ _HOME = {
     "Predictor": "experiment.predict",
     "Problem": "problem",
     "Recorder": "audit.recorder",
+    "RobustClassifier": "adapters.sklearn",
     "Run": "record.run",
     "Step": "batch",
     "bare_select": "methods.bare",
