@@ -6,7 +6,7 @@ import copy
 import io
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from labelnoise import nets
+from labelnoise.adapters.plan import Plan, new_method
 from labelnoise.audit.findings import COLUMNS
 from labelnoise.audit.recorded import Recorded
 from labelnoise.data.scale import SCALES
@@ -26,11 +26,8 @@ from labelnoise.data.train import Train
 from labelnoise.engine import evaluate, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.estimate import ESTIMATOR
-from labelnoise.experiment.learners import initialised
-from labelnoise.experiment.predict import restored
 from labelnoise.experiment.run import device_named
-from labelnoise.experiment.spec import Training, build_method, preset_training, presets
-from labelnoise.learner import Learner, Recipe
+from labelnoise.experiment.spec import Training, preset_training
 from labelnoise.method import Method
 from labelnoise.problem import Problem
 from labelnoise.seeds import stream
@@ -120,33 +117,25 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, labels = np.unique(given, return_inverse=True)
         if len(self.classes_) < 2:
             raise LabelNoiseError("labels of at least two classes are needed, y has 1 class")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        device, training = device_named(self.device), self._training(len(labels))
-        stored = _stored(inputs).to(device)
-        train = Train(
-            inputs=stored,
-            labels=torch.as_tensor(labels, dtype=torch.long, device=device),
-            scaling=SCALES[training.scale](stored).to(device),
-            batch_size=training.batch_size,
-            seed=seed,
-        )
+        training = self._training(len(labels))
+        train = self._train(inputs, labels, training)
         self._plan = Plan(
-            method=_method(self.method, self.method_params),
+            method=new_method(self.method, self.method_params, PRESET),
             module=self.module,
             recipe=training.recipe(),
             rows=len(labels),
-            shape=tuple(stored.shape[1:]),
+            shape=tuple(train.inputs.shape[1:]),
             classes=len(self.classes_),
         )
-        recorded = Recorded(copy.deepcopy(self._plan.method))
         problem = Problem(
             labels=train.labels,
             num_classes=self._plan.classes,
-            new_learner=self._plan.learners(seed, device),
-            generator=stream(seed, "method"),
+            new_learner=self._plan.learners(train.seed, train.labels.device),
+            generator=stream(train.seed, "method"),
             noise_rate=self._told_rate(X, y),
             trusted=self._verified(train, trusted),
         )
+        recorded = Recorded(copy.deepcopy(self._plan.method))
         fit(recorded, problem, train, epochs=training.epochs)
         self.method_, self._scaling, self._rows = recorded.method, train.scaling, rows
         self._keep(recorded)
@@ -235,6 +224,18 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         enough = math.ceil(STEPS / math.ceil(rows / training.batch_size))
         return training.model_copy(update={"epochs": max(training.epochs, enough)})
 
+    def _train(self, inputs: NDArray[Any], labels: NDArray[Any], training: Training) -> Train:
+        """All rows, on the device that they are trained on."""
+        device = device_named(self.device)
+        stored = _stored(inputs).to(device)
+        return Train(
+            inputs=stored,
+            labels=torch.as_tensor(labels, dtype=torch.long, device=device),
+            scaling=SCALES[training.scale](stored).to(device),
+            batch_size=training.batch_size,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+
     def _told_rate(self, inputs: Any, labels: Any) -> float | None:
         """The noise rate that the method is told, if it needs one."""
         method, rate = self._plan.method, self.noise_rate
@@ -286,79 +287,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_issues_ = found.issue
         self.noise_rate_ = found.noise_rate
         self.transition_matrix_ = found.transition
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What was trained: enough to make the networks again for a state that comes from a file.
-
-    Attributes:
-        method: Before its training.
-        module: As the user gave it.
-        recipe: How a network is optimised.
-        rows: How many were trained on.
-        shape: Of one input.
-        classes: How many there are.
-    """
-
-    method: Method
-    module: Any
-    recipe: Recipe
-    rows: int
-    shape: tuple[int, ...]
-    classes: int
-
-    def learners(self, seed: int, device: torch.device | str = "cpu") -> Callable[[], Learner]:
-        """A maker of learners, each initialised from the seed."""
-        build, name = _builder(self.module, self.shape)
-        return initialised(build, name, self.shape, self.classes, self.recipe, seed, device)
-
-    def restored(self, state: dict[str, Any]) -> Method:
-        """The trained method from its state."""
-        method = copy.deepcopy(self.method)
-        return restored(method, state, self.learners(0), self.rows, self.shape, self.classes)
-
-
-def _method(method: str | Method, settings: Mapping[str, Any] | None) -> Method:
-    """A method of its own for one training."""
-    if isinstance(method, str):
-        advised = presets()[PRESET].get("method", {}).get(method, {})
-        return build_method(method, {**advised, **(settings or {})})
-    if not isinstance(method, Method):
-        raise LabelNoiseError(f"method is a name or a Method, got a {type(method).__name__}")
-    if settings:
-        raise LabelNoiseError("method_params go with a method's name: set the fields of yours")
-    return copy.deepcopy(method)
-
-
-def _builder(module: Any, shape: tuple[int, ...]) -> tuple[nets.Build, str]:
-    """What makes the network, and what to call it in a message."""
-    if module is None or isinstance(module, str):
-        name = module or nets.auto(shape)
-        return nets.net_named(name), name
-    if isinstance(module, nn.Module):
-        return _copies(module), type(module).__name__
-    if not callable(module):
-        raise LabelNoiseError(
-            "module is a net's name, a function (input shape, classes) -> torch module, or a "
-            f"module, got a {type(module).__name__}"
-        )
-    return module, getattr(module, "__name__", type(module).__name__)
-
-
-def _copies(module: nn.Module) -> nets.Build:
-    """One copy of the user's module; a second one would start from the same weights."""
-    left = [module]
-
-    def build(shape: Any, num_classes: int) -> nn.Module:
-        if not left:
-            raise LabelNoiseError(
-                "the method trains two networks that start differently: pass module as a function "
-                "(input shape, classes) -> torch module"
-            )
-        return copy.deepcopy(left.pop())
-
-    return build
 
 
 def _stored(inputs: NDArray[Any]) -> Tensor:
