@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from labelnoise.adapters.sklearn import RobustClassifier as RobustClassifier
     from labelnoise.adapters.torch_loss import BARELoss as BARELoss
     from labelnoise.audit.audit import Audit as Audit
     from labelnoise.audit.audit import audit_labels as audit_labels
@@ -52,6 +53,7 @@ _HOME = {
     "Predictor": "experiment.predict",
     "Problem": "problem",
     "Recorder": "audit.recorder",
+    "RobustClassifier": "adapters.sklearn",
     "Run": "record.run",
     "Step": "batch",
     "audit_labels": "audit.audit",

@@ -72,7 +72,7 @@ def fit(
     with flushing_denormals(), own_chance(train):
         for number in range(len(rows), epochs):
             begin = perf_counter()
-            torch.manual_seed(derive(train.seed, "epoch", number))
+            seed_chance(derive(train.seed, "epoch", number), train)
             for step in method.epoch(train, number):
                 tally.add(step)
             # The one place where the host waits for the device.
@@ -142,6 +142,15 @@ def own_chance(train: Train) -> AbstractContextManager[None]:
     """Keep what networks draw by themselves, such as dropout, apart from the caller's chance."""
     device = train.labels.device
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def seed_chance(seed: int, train: Train) -> None:
+    """Begin what networks draw by themselves anew."""
+    if train.labels.device.type == "cpu":
+        # torch.manual_seed also formats stack traces, for a GPU that may be used later.
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 @contextmanager

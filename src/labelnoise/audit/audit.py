@@ -165,7 +165,7 @@ def audit_labels(
     )
     check_words(ask)
     dataset = read(data, None if data_dir is None else Path(data_dir), columns)
-    spec = specify(_paced(ask, len(dataset.labels)), dataset)
+    spec = specify(paced(ask, len(dataset.labels)), dataset)
     _check_folder(folder, spec)
     parts = undivided(dataset, parse(noise), data_seed)
     shop = Workplace(dataset, parts, place, folder, watch, folder / MODEL, Recorded)
@@ -205,7 +205,7 @@ def against(findings: Findings, truth: NDArray[np.int64]) -> dict[str, float | N
     }
 
 
-def _paced(ask: Ask, rows: int) -> Ask:
+def paced(ask: Ask, rows: int) -> Ask:
     """With a batch size and a number of epochs that suit so many rows, where nothing was said."""
     size = ask.batch_size or LARGEST
     while ask.batch_size is None and size > SMALLEST and rows < size * STEPS:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from labelnoise.data import Columns, Known, base_of, is_own, read, read_rows
 from labelnoise.data.dataset import Rows
-from labelnoise.data.scale import Scaling
+from labelnoise.data.scale import Scaling, raw
 from labelnoise.data.stored import Files, Inputs
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.spec import Spec
+from labelnoise.learner import Learner
+from labelnoise.method import Method
 from labelnoise.problem import Problem
 from labelnoise.record.run import Run
 from labelnoise.seeds import stream
@@ -41,24 +45,14 @@ class Predictor:
         self._scaling = Scaling(
             torch.tensor(header["scaling"]["shift"]), torch.tensor(header["scaling"]["factor"])
         )
-        self._method = spec.method_instance()
-        self._method.setup(
-            Problem(
-                labels=torch.zeros(header["rows"]["train"], dtype=torch.long),
-                num_classes=len(self.classes),
-                new_learner=new_learners(spec, self._shape, len(self.classes)),
-                generator=stream(spec.seed, "method"),
-                noise_rate=0.0,  # neither it nor trusted samples matter to a prediction
-                trusted=Train(
-                    torch.zeros(1, *self._shape),
-                    torch.zeros(1, dtype=torch.long),
-                    self._scaling,
-                    1,
-                    0,
-                ),
-            )
+        self._method = restored(
+            spec.method_instance(),
+            run.checkpoint()["method"],
+            new_learners(spec, self._shape, len(self.classes)),
+            header["rows"]["train"],
+            self._shape,
+            len(self.classes),
         )
-        self._method.load_state_dict(run.checkpoint()["method"])
 
     def probs(self, inputs: Inputs) -> Tensor:
         """Class probabilities of inputs as stored in the data: (rows, ...) -> (rows, classes)."""
@@ -72,6 +66,39 @@ class Predictor:
                 f"these have {tuple(inputs.shape[1:])}"
             )
         return evaluate(self._method.log_probs, inputs, self._scaling).exp()
+
+
+def restored(
+    method: Method,
+    state: dict[str, Any],
+    new_learner: Callable[[], Learner],
+    rows: int,
+    shape: tuple[int, ...],
+    num_classes: int,
+) -> Method:
+    """`method`, set up without its data and brought back to a state: enough to predict with.
+
+    Args:
+        method: As it was before its training.
+        state: Its `state_dict` after the training.
+        new_learner: Makes networks like those that were trained.
+        rows: How many samples it was trained on.
+        shape: Of one input.
+        num_classes: How many classes there are.
+    """
+    one = torch.zeros(1, *shape)
+    method.setup(
+        Problem(
+            labels=torch.zeros(rows, dtype=torch.long),
+            num_classes=num_classes,
+            new_learner=new_learner,
+            generator=stream(0, "method"),  # its state is restored, too
+            noise_rate=0.0,  # neither it nor trusted samples matter to a prediction
+            trusted=Train(one, torch.zeros(1, dtype=torch.long), raw(one), 1, 0),
+        )
+    )
+    method.load_state_dict(state)
+    return method
 
 
 def inputs_of(

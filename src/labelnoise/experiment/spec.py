@@ -142,6 +142,13 @@ def presets() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)
 
 
+def preset_training(preset: str, changes: Mapping[str, Any]) -> Training:
+    """How a preset trains on data that it has no word about, but for what is changed."""
+    chosen = presets()[preset]
+    known = {key: value for key, value in chosen.items() if key in Training.model_fields}
+    return _validated(Training, {**known, **changes})
+
+
 def expand(
     *,
     dataset: str,
