@@ -143,6 +143,7 @@ def test_fit_begins_anew_and_partial_fit_goes_on() -> None:
     trained = net(audit)
     for count, call in ((1, "fit"), (2, "partial_fit"), (1, "fit")):
         getattr(trained, call)(inputs, labels)
+        assert len(audit.issues().ids) == ROWS  # and nothing waits to be recorded
         visits = audit.recorder_.state_dict()["samples"]["seen"]
         assert visits[:ROWS].tolist() == [count] * ROWS
 
