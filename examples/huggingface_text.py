@@ -13,14 +13,16 @@ NAMES = ["compound", "debugger", "formatstrings", "specialnames", "string-method
 LENGTH = 32
 words = [re.findall(r"[a-z_]+", topics[name].lower()) for name in NAMES]
 number = {word: n for n, word in enumerate(sorted({word for text in words for word in text}))}
-rows = []
-for label, text in enumerate(words):
-    for begin in range(0, len(text) - LENGTH, 8):
-        passage = [number[word] for word in text[begin : begin + LENGTH]]
-        rows.append({"idx": len(rows), "input_ids": passage, "label": label})
-wrong = set(range(0, len(rows), 6))
-for row in wrong:  # on purpose
-    rows[row]["label"] = (rows[row]["label"] + 1 + row % 4) % 5
+passages = [
+    ([number[word] for word in text[begin : begin + LENGTH]], label)
+    for label, text in enumerate(words)
+    for begin in range(0, len(text) - LENGTH, 8)
+]
+wrong = set(range(0, len(passages), 6))
+rows = [
+    {"idx": n, "input_ids": ids, "label": (label + 1 + n % 4) % 5 if n in wrong else label}
+    for n, (ids, label) in enumerate(passages)  # wrong on purpose
+]
 
 torch.manual_seed(0)
 size = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1}

@@ -16,18 +16,18 @@ labels = torch.where(wrong, (truth + 1 + torch.arange(len(truth)) % 9) % 10, tru
 
 
 class Classifier(lightning.LightningModule):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
         self.criterion = labelnoise.BARELoss()
 
-    def training_step(self, batch, batch_idx):
+    def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> dict[str, torch.Tensor]:
         inputs, labels, rows = batch
         logits = self.network(inputs)
         loss = self.criterion(logits, labels)
         return {"loss": loss, "logits": logits, "labels": labels, "sample_ids": rows}
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 

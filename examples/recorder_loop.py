@@ -21,7 +21,7 @@ criterion = labelnoise.BARELoss()  # any loss will do; this one does not learn w
 recorder = labelnoise.Recorder()
 
 for _epoch in range(30):
-    for rows in torch.randperm(len(labels)).split(64):
+    for rows in torch.split(torch.randperm(len(labels)), 64):
         logits = network(inputs[rows])
         loss = criterion(logits, labels[rows])
         optimiser.zero_grad()
