@@ -124,10 +124,11 @@ class Recorder:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a `state_dict`."""
-        self._waiting = list(state["waiting"])
         ids = state.get("ids")
         self._places = None if ids is None else {name: place for place, name in enumerate(ids)}
         self._samples = {name: values.clone() for name, values in state["samples"].items()}
+        self._waiting = list(state["waiting"])
+        self._note()  # what comes next may be on another device
         self._known = state.get("classes", 0)
         if self._own_rule:
             self.rule = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,20 +24,9 @@ Lines = list[dict[str, str]]
 
 def write_findings(folder: Path, findings: Findings, source: Source) -> None:
     """Write the table of issues and the summary."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_rounded(row) for row in findings.rows())
-    write_atomically(folder / ISSUES, lambda file: file.write(text.getvalue().encode()))
+    findings.write_csv(folder / ISSUES)
     summary = json.dumps({"source": source, **findings.summary()}, indent=1) + "\n"
     write_atomically(folder / SUMMARY, lambda file: file.write(summary.encode()))
-
-
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    """Six digits are enough for a person, and keep a file small."""
-    return {
-        key: f"{value:.6f}" if isinstance(value, float) else value for key, value in row.items()
-    }
 
 
 def read_source(folder: Path) -> Source:
