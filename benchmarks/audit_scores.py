@@ -1,11 +1,12 @@
 """By what to judge a label after a training: scores side by side, on problems to choose them on.
 
-    LABELNOISE_DATA=... python benchmarks/audit_scores.py [--only mnist]
+    LABELNOISE_DATA=... python benchmarks/audit_scores.py [--only mnist] [--method cce]
 
 None of these problems is a row of `benchmarks/audit.py`, by which the choice is judged. One run of
 BARE a problem on all rows (batch size and epochs as `labelnoise audit` has them, one thread, seed
-0); every score is made of what that run saw of a label at its visits v = 1, 2, ..., and flags what
-is below one half. Prints F1 / average precision; without noise, the fraction that is flagged.
+0), or with `--method cce` of cross-entropy, as in a loop of one's own; every score is made of what
+that run saw of a label at its visits, and flags what is below one half. Prints F1 / average
+precision; without noise, the fraction that is flagged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.learners import new_learners
 from labelnoise.experiment.parts import undivided
 from labelnoise.experiment.run import specify
-from labelnoise.methods.bare import BARE
+from labelnoise.method import Method
+from labelnoise.methods import method_named
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.rules.evidence import Evidence
@@ -61,7 +63,7 @@ class Visits:
     """What a run saw of every label, epoch by epoch."""
 
     def __init__(self, rows: int, epochs: int) -> None:
-        names = ("probability", "right", "margin", "odds", "voted")
+        names = ("probability", "right", "margin", "odds", "voted", "kept")
         self.seen = {name: np.zeros((epochs, rows), np.float32) for name in names}
 
     def take(
@@ -75,7 +77,8 @@ class Visits:
         stays = rule.transition().diagonal()[labels]
         values = {
             "probability": given,
-            "right": rule.right(probs, labels),
+            "right": (verdict := rule.judge(probs, labels)).score,
+            "kept": verdict.keep.float(),
             "margin": (given / other).log(),
             "odds": rule.odds(probs, labels)[0],
             "voted": (given * stays / voted.clamp(min=least)).log().clamp(-16, 16),
@@ -96,6 +99,14 @@ def sigmoid(odds: Array) -> Array:
     return chance
 
 
+def taken(kept: Array) -> Array:
+    """The logarithm of how often a label was kept to how often not, each counted once more."""
+    visits = len(kept)
+    share = by_visit(kept)
+    odds: Array = np.log((share * visits + 1) / ((1 - share) * visits + 1))
+    return odds
+
+
 SCORES: dict[str, Callable[[dict[str, Array]], Array]] = {
     "probability, last": lambda seen: seen["probability"][-1],
     "probability, mean": lambda seen: seen["probability"].mean(axis=0),
@@ -104,18 +115,22 @@ SCORES: dict[str, Callable[[dict[str, Array]], Array]] = {
     "margin": lambda seen: sigmoid(by_visit(seen["margin"])),
     "odds by votes": lambda seen: sigmoid(by_visit(seen["voted"])),
     "odds, flat mean": lambda seen: sigmoid(seen["odds"].mean(axis=0)),
-    "**odds**": lambda seen: sigmoid(by_visit(seen["odds"])),
+    "odds": lambda seen: sigmoid(by_visit(seen["odds"])),
+    "kept": lambda seen: by_visit(seen["kept"]),
+    "**odds and kept**": lambda seen: sigmoid(by_visit(seen["odds"]) + taken(seen["kept"])),
 }
 
 
-def visits(data: str, noise: str, data_dir: Path | None) -> tuple[dict[str, Array], Array]:
+def visits(
+    data: str, noise: str, kind: type[Method], data_dir: Path | None
+) -> tuple[dict[str, Array], Array]:
     dataset = read(data, data_dir)
     part = undivided(dataset, parse(noise), data_seed=0).train
     ask = Ask(data, noise=noise, net=NETS.get(data, "auto"), whole=True)
     spec = specify(paced(ask, len(part.given)), dataset)
     scaling, classes = SCALES[spec.training.scale](part.inputs), len(dataset.classes)
     train = Train(part.inputs, part.given, scaling, spec.training.batch_size, spec.seed)
-    method = BARE()
+    method = kind()
     method.setup(
         Problem(
             labels=part.given,
@@ -124,14 +139,18 @@ def visits(data: str, noise: str, data_dir: Path | None) -> tuple[dict[str, Arra
             generator=stream(spec.seed, "method"),
         )
     )
-    found, rule = Visits(len(part.given), spec.training.epochs), method.rule
-    assert isinstance(rule, Evidence)
+    found = Visits(len(part.given), spec.training.epochs)
+    own = getattr(method, "rule", None)
+    rule = own if isinstance(own, Evidence) else Evidence(classes)
     with flushing_denormals():
         for epoch in range(spec.training.epochs):
             torch.manual_seed(derive(spec.seed, "epoch", epoch))
             for step in method.epoch(train, epoch):
                 assert step.probs is not None
-                found.take(epoch, step.index, step.probs, part.given[step.index], rule)
+                labels = part.given[step.index]
+                if rule is not own:
+                    rule.remember(step.probs, labels, rule.judge(step.probs, labels))
+                found.take(epoch, step.index, step.probs, labels, rule)
             method.learner.advance(0.0)
     assert part.truth is not None
     return found.seen, (part.given != part.truth).numpy()
@@ -140,6 +159,7 @@ def visits(data: str, noise: str, data_dir: Path | None) -> tuple[dict[str, Arra
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="problems whose data set begins so")
+    parser.add_argument("--method", default="bare", help="bare, or cce: a loop of one's own")
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -147,7 +167,7 @@ def main() -> None:
     for data, noise in PROBLEMS:
         if not data.startswith(options.only):
             continue
-        seen, wrong = visits(data, noise, options.data_dir)
+        seen, wrong = visits(data, noise, method_named(options.method), options.data_dir)
         cells = []
         for score in SCORES.values():
             quality = score(seen)

@@ -94,6 +94,8 @@ def _audit(options: Namespace) -> None:
             device=options.device,
             watch=progress,
         )
+    if not progress.begun:
+        print(f"already finished, shown from {done.folder}", file=sys.stderr)
     if options.json:
         print(json.dumps(done.summary()))
         return

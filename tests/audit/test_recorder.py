@@ -79,16 +79,23 @@ class Slow:
     def quality(self, name: Any) -> float:
         parts = [n * visit[1] for n, visit in enumerate(self.visits[name], start=1)]
         mean = sum(parts) / sum(range(1, len(parts) + 1))
-        return float(1 / (1 + np.exp(-mean)))
+        kept = self.selected(name) * len(parts)
+        taken = (kept + 1) / (len(parts) - kept + 1)
+        return float(1 / (1 + np.exp(-mean) / taken))
+
+    def selected(self, name: Any) -> float:
+        kept = [n * visit[4] for n, visit in enumerate(self.visits[name], start=1)]
+        return sum(kept) / sum(range(1, len(kept) + 1))
 
     def winner(self, name: Any) -> tuple[int, float]:
-        """Who is left when votes for different classes take each other off."""
-        leads, credit = 0, 0.0
+        """Who is left when votes for different classes take each other off, and what it got."""
+        leads, credit, support = 0, 0.0, 0.0
         for n, (_, _, other, share, _) in enumerate(self.visits[name], start=1):
             credit += n * share if other == leads else -n * share
+            support += n * share if other == leads else 0
             if credit < 0:
-                leads, credit = other, -credit
-        return leads, credit / sum(range(1, len(self.visits[name]) + 1))
+                leads, credit, support = other, -credit, n * share
+        return leads, support / sum(range(1, len(self.visits[name]) + 1))
 
 
 @pytest.mark.parametrize(
@@ -107,10 +114,9 @@ def test_findings_equal_those_of_the_slow_reference(
     assert found.ids == tuple(map(str, order))
     for place, name in enumerate(order):
         quality, (other, share) = slow.quality(name), slow.winner(name)
-        kept = [visit[4] for visit in slow.visits[name]]
         assert found.quality[place] == pytest.approx(quality, abs=1e-4)
         assert found.given[place] == slow.visits[name][-1][0]
-        assert found.selected[place] == sum(kept) / len(kept)
+        assert found.selected[place] == pytest.approx(slow.selected(name), abs=1e-6)
         if found.issue[place]:
             assert found.predicted[place] == other
             assert found.confidence[place] == pytest.approx((1 - quality) * share, abs=1e-4)
@@ -152,10 +158,11 @@ def test_one_visit_with_numbers() -> None:
     found = recorder.issues()
     p = 1 / (1 + np.exp(2.0))
     assert found.quality[0] == pytest.approx(1, abs=1e-6)
-    assert found.quality[1] == pytest.approx(p / (p + (1 - p) / 4), abs=1e-6)
+    # The first step keeps all, which is 2:1 for the label.
+    assert found.quality[1] == pytest.approx(2 * p / (2 * p + (1 - p) / 4), abs=1e-6)
     assert found.selected.tolist() == [1.0, 1.0]
-    assert found.issue.tolist() == [False, True]
-    assert found.predicted.tolist() == [0, 0]
+    assert found.issue.tolist() == [False, False]
+    assert found.predicted.tolist() == [0, 1]
 
 
 # --- what it takes --------------------------------------------------------------------------------
@@ -205,8 +212,12 @@ def test_a_sample_twice_in_a_step_is_two_visits_in_their_order() -> None:
     apart = recorded([*steps(20), (logits, labels, ["a0", "a1", "b", "a2"])]).issues()
 
     def odds(found: Findings, name: str) -> float:
-        quality = found.quality[found.ids.index(name)]
-        return float(np.log(quality / (1 - quality)))
+        """Of Bayes' rule: all were kept, which is 2:1 after one visit and 4:1 after three."""
+        place = found.ids.index(name)
+        assert found.selected[place] == 1
+        visits = 3 if name == "a" else 1
+        quality = found.quality[place]
+        return float(np.log(quality / (1 - quality)) - np.log(visits + 1))
 
     in_turn = (odds(apart, "a0") + 2 * odds(apart, "a1") + 3 * odds(apart, "a2")) / 6
     assert odds(twice, "a") == pytest.approx(in_turn, rel=1e-5)

@@ -41,6 +41,7 @@ from labelnoise.record.run import HEADER, Run, finished
 REPORT, MODEL, SKIPPED = "report.html", "model", "skipped.txt"
 EPOCHS = 12  # at least
 DOUBTFUL = 0.3  # a noise rate that few data sets have
+FEW = 50  # rows a class
 LARGEST, SMALLEST, STEPS = 128, 16, 32  # of batches; steps that an epoch should have
 
 
@@ -78,6 +79,11 @@ class Audit:
             lines.append(
                 f"{int(found.issue.sum()):,} are suspects, of which about {100 * expected:.0f} % "
                 "should be wrong"
+            )
+        if len(found.given) < FEW * len(found.classes):
+            lines.append(
+                "few rows for a network, which learns some wrong labels by heart: look at the "
+                "worst ones whether or not they are suspects"
             )
         if found.noise_rate > DOUBTFUL:
             lines.append(
@@ -186,6 +192,11 @@ def findings_of_run(run: Run, dataset: Dataset) -> Findings:
     recorder = Recorder(len(dataset.labels), dataset.classes)
     recorder.load_state_dict(run.checkpoint()["method"][RECORDER])
     found = recorder.issues()
+    if len(found.given) != len(dataset.labels):
+        raise LabelNoiseError(
+            f"{run.path} has seen {len(found.given)} of {len(dataset.labels)} rows: delete it and "
+            "audit again"
+        )
     return replace(found, ids=dataset.ids) if dataset.ids else found
 
 

@@ -37,12 +37,12 @@ class Findings:
         ids: What each sample is called.
         given: (samples,) labels as given, positions in `classes`.
         quality: (samples,) how likely the label is right; low is suspect.
-        predicted: (samples,) what the label should be; where it is no issue, mostly `given`.
+        predicted: (samples,) what the label should be; where it is no issue, `given`.
         confidence: (samples,) how likely `predicted` is right.
-        selected: (samples,) in which fraction of its judgements the label was taken for right.
+        selected: (samples,) how often the label was taken for right, later times counting more.
         issue: (samples,) boolean, whether the label is taken for wrong.
         noise_rate: Estimated fraction of wrong labels.
-        interval: Where it lies, for 95 % of audits.
+        interval: Where it lies, if what looks surely right or wrong is so.
         transition: (classes, classes) estimated P(given = column, true = row).
     """
 

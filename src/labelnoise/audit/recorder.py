@@ -113,7 +113,9 @@ class Recorder:
 
     def state_dict(self) -> dict[str, Any]:
         """The record so far; with the evidence, unless that is somebody else's."""
-        state: dict[str, Any] = {"samples": dict(self._samples), "waiting": list(self._waiting)}
+        self._note()
+        samples = {name: values.clone() for name, values in self._samples.items()}
+        state: dict[str, Any] = {"samples": samples}
         if self._places is not None:
             state["ids"] = list(self._places)
         if self.rule is not None:
@@ -127,8 +129,7 @@ class Recorder:
         ids = state.get("ids")
         self._places = None if ids is None else {name: place for place, name in enumerate(ids)}
         self._samples = {name: values.clone() for name, values in state["samples"].items()}
-        self._waiting = list(state["waiting"])
-        self._note()  # what comes next may be on another device
+        self._waiting = []
         self._known = state.get("classes", 0)
         if self._own_rule:
             self.rule = None
@@ -170,7 +171,7 @@ class Recorder:
             record["seen"][rows] = seen
             record["given"][rows] = labels[part]
             record["odds"].index_add_(0, rows, odds[part] * weight)
-            record["kept"].index_add_(0, rows, keep[part].long())
+            record["kept"].index_add_(0, rows, keep[part].to(weight.dtype) * weight)
             self._vote(rows, other[part], share[part] * weight)
 
     def _vote(self, index: Tensor, other: Tensor, credit: Tensor) -> None:
@@ -178,9 +179,13 @@ class Recorder:
         record = self._samples
         candidate = record["candidate"].index_select(0, index)
         before = record["credit"].index_select(0, index)
-        after = torch.where(candidate == other, before + credit, before - credit)
-        record["candidate"][index] = torch.where(after < 0, other, candidate)
+        support = record["support"].index_select(0, index)
+        same = candidate == other
+        after = torch.where(same, before + credit, before - credit)
+        won = after < 0  # by the other one, of whose earlier votes nothing is known any more
+        record["candidate"][index] = torch.where(won, other, candidate)
         record["credit"][index] = after.abs()
+        record["support"][index] = torch.where(won, credit, support + credit * same)
 
     def _index(self, sample_ids: Any, labels: Tensor) -> Tensor:
         """The rows of the record that hold these samples."""
@@ -235,16 +240,18 @@ class Recorder:
 def _room(samples: int) -> dict[str, Tensor]:
     """An empty record of so many samples.
 
-    `seen` and `kept` count visits; `odds` is a sum over them, the n-th taken n times; `candidate`
-    is the class that a label should be otherwise, `credit` what speaks for it.
+    `seen` counts visits; `odds` and `kept` (the label was taken for right) are sums over them, the
+    n-th taken n times; `candidate` is the class that a label should be otherwise, `credit` what
+    speaks for it less what speaks for others, `support` what speaks for it.
     """
     return {
         "seen": torch.zeros(samples, dtype=torch.long),
         "given": torch.zeros(samples, dtype=torch.long),
-        "kept": torch.zeros(samples, dtype=torch.long),
+        "kept": torch.zeros(samples),
         "odds": torch.zeros(samples),
         "candidate": torch.zeros(samples, dtype=torch.long),
         "credit": torch.zeros(samples),
+        "support": torch.zeros(samples),
     }
 
 

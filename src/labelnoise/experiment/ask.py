@@ -32,6 +32,11 @@ class Ask:
     whole: bool = False
     columns: Columns = field(default_factory=Columns)
 
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Ask:
+        """An ask from its fields as plain JSON."""
+        return cls(**{**written, "columns": Columns(**written["columns"])})
+
     def without_data(self) -> Spec:
         """The spec as far as it is clear before the data are read; what is misspelt is an error."""
         return self.spec(dataset=self.data, digest="", net=self.net, known=True)

@@ -57,7 +57,7 @@ def _trained(file: Path) -> dict[str, Any]:
     notes = Notes(file.with_suffix(PROGRESS))
     try:
         run = fulfil(
-            Ask(**task["ask"]),
+            Ask.of(task["ask"]),
             out=task["out"],
             data_dir=task["data_dir"],
             watch=notes,

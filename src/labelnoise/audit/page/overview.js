@@ -23,7 +23,7 @@ function writeHead() {
 function writeRate() {
   const [low, high] = report.interval;
   byId("rate").textContent = percent(report.noise_rate);
-  byId("interval").textContent = `by estimate; 95 %: ${percent(low)} to ${percent(high)}`;
+  byId("interval").textContent = `by estimate; between ${percent(low)} and ${percent(high)}`;
   const [range, point] = byId("scale").children;
   range.style.left = `${100 * low}%`;
   range.style.width = `${100 * Math.max(high - low, .002)}%`;
