@@ -257,6 +257,21 @@ def test_names_workers_and_other_losses(tmp_path: Path) -> None:
     assert next(found.rows())["given_label"].startswith("digit ")
 
 
+def test_a_model_that_was_audited_may_be_audited_again(tmp_path: Path) -> None:
+    """As in a notebook whose cell is run twice; whoever trains last gets the ids."""
+    model, first, second = Model(), new_audit(), new_audit()
+    before = trainer(tmp_path, first, rows(), model=model)
+    before.train()
+    after = trainer(tmp_path, second, rows(), model=model)
+    after.train()
+    assert second.issues().ids == first.issues().ids == tuple(map(str, range(ROWS)))
+    assert after.predict(rows()).predictions.shape == (ROWS, 10)
+    steps = len(calls(first))
+    before.train()
+    assert len(calls(first)) == 2 * steps
+    assert len(model._forward_pre_hooks) == 1
+
+
 def test_without_a_record_no_ids_are_needed(tmp_path: Path) -> None:
     audit = new_audit(record=False)
     run = trainer(
