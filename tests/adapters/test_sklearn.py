@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris
@@ -244,6 +245,23 @@ def test_after_a_failed_fit_it_is_not_fitted(iris: tuple[Array, Array]) -> None:
         robust.find_label_issues()
 
 
+def test_a_failed_refit_leaves_nothing_of_the_fit_before(iris: tuple[Array, Array]) -> None:
+    with config_context(enable_metadata_routing=True):
+        robust = quick(epochs=1).set_fit_request(trusted=True)
+    untrained = set(vars(robust))  # what a user asked for is not learned, and stays
+    assert set(vars(robust.fit(*iris))) > untrained
+    with pytest.raises(LabelNoiseError, match="at least two classes"):
+        robust.fit(iris[0][:50, :2], iris[1][:50])
+    with pytest.raises(NotFittedError):
+        robust.predict(iris[0])
+    assert not hasattr(robust, "label_quality_")
+    robust.fit(*iris)
+    with pytest.raises(ValueError, match="NaN"):
+        robust.fit(np.full((3, 2), np.nan), [0, 1, 1])
+    assert set(vars(robust)) == untrained
+    pickle.loads(pickle.dumps(robust))  # noqa: S301
+
+
 def test_ensembles_and_cross_validation_take_it(iris: tuple[Array, Array]) -> None:
     assert (cross_val_predict(quick(), *iris, cv=3) == iris[1]).mean() > 0.9
     bagged = BaggingClassifier(quick(), n_estimators=3, random_state=0).fit(*iris)
@@ -419,7 +437,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"module": nn.Linear}, "cannot build net 'Linear'"),
     ({"epochs": 0}, "epochs: Input should be greater than 0, got 0"),
     ({"lr": -1.0}, "lr: Input should be greater than 0, got -1.0"),
-    ({"device": "abacus"}, "device 'abacus' is not to be had here"),
+    ({"device": "abacus"}, "device 'abacus' is not to be had here: use auto or cpu"),
     ({"noise_rate": 0.1}, "BARE takes no noise rate: leave noise_rate out"),
     ({"method": "coteaching"}, "CoTeaching needs the noise rate: pass noise_rate=0.2"),
     ({"method": "coteaching", "noise_rate": "much"}, 'noise_rate is a number or "auto"'),
