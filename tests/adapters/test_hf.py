@@ -135,8 +135,9 @@ def test_the_selection_is_that_of_our_own_loop_and_the_record_that_of_a_recorder
 
 
 @pytest.mark.parametrize("threshold", ["evidence", "batch"])
-@pytest.mark.parametrize(("size", "together"), [(10, 1), (10, 4), (10, 5), (7, 4)])
-@pytest.mark.parametrize("clip", [0, 0.1])
+@pytest.mark.parametrize(
+    ("size", "together", "clip"), [(10, 1, 0), (10, 4, 0.1), (10, 5, 0), (7, 4, 0), (7, 4, 0.1)]
+)
 def test_added_up_gradients_are_those_of_the_joined_batch(
     threshold: str, size: int, together: int, clip: float, tmp_path: Path
 ) -> None:
@@ -150,18 +151,16 @@ def test_added_up_gradients_are_those_of_the_joined_batch(
         per_device_train_batch_size=size,
         gradient_accumulation_steps=together,
         max_grad_norm=clip,
-        num_train_epochs=2,
     )
     run.train()
     inputs, labels, _ = samples()
     parts = torch.split(torch.arange(ROWS), size)
     groups = [range(n, min(n + together, len(parts))) for n in range(0, len(parts), together)]
-    assert len(gradients.after) == 2 * len(groups)
+    assert len(gradients.after) == len(groups)
     uneven = 0
     for step, (before, after) in enumerate(zip(gradients.before, gradients.after, strict=True)):
-        epoch, group = divmod(step, len(groups))
-        index = torch.cat([parts[n] for n in groups[group]])
-        weights = [calls(audit)[epoch * len(parts) + n][2] for n in groups[group]]
+        index = torch.cat([parts[n] for n in groups[step]])
+        weights = [calls(audit)[n][2] for n in groups[step]]
         uneven += len({round(float(each.mean()), 3) for each in weights}) > 1
         weight = torch.cat(weights)
         weighed = {name: value.clone().requires_grad_() for name, value in before.items()}
