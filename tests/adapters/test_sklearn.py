@@ -8,7 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris
@@ -25,6 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import estimator_checks
 from torch import nn
 
 from labelnoise import BARE, CCE, BARELoss, LabelNoiseError, Recorder, RobustClassifier
@@ -77,6 +79,25 @@ def run(*words: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_parameters_default_constructible,
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_dict_unchanged,
+        estimator_checks.check_fit_idempotent,
+        estimator_checks.check_n_features_in_after_fitting,
+        estimator_checks.check_classifiers_classes,
+        estimator_checks.check_dataframe_column_names_consistency,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_some_of_scikit_learns_own_checks(check: Callable[[str, Any], None]) -> None:
+    """Those that catch most; `sklearn_checks.py` has all."""
+    check("RobustClassifier", RobustClassifier(epochs=8, batch_size=32, lr=2e-2))
+
+
+@pytest.mark.long
 def test_scikit_learns_own_checks_pass_one_by_one() -> None:
     printed = run("-m", "pytest", "-p", "no:cacheprovider", "-n", "0", CHECKS)
     passed = re.fullmatch(r"(\d+) passed in .*", printed.splitlines()[-1])
@@ -244,6 +265,23 @@ def test_after_a_failed_fit_it_is_not_fitted(iris: tuple[Array, Array]) -> None:
         robust.find_label_issues()
 
 
+def test_a_failed_refit_leaves_nothing_of_the_fit_before(iris: tuple[Array, Array]) -> None:
+    with config_context(enable_metadata_routing=True):
+        robust = quick(epochs=1).set_fit_request(trusted=True)
+    untrained = set(vars(robust))  # what a user asked for is not learned, and stays
+    assert set(vars(robust.fit(*iris))) > untrained
+    with pytest.raises(LabelNoiseError, match="at least two classes"):
+        robust.fit(iris[0][:50, :2], iris[1][:50])
+    with pytest.raises(NotFittedError):
+        robust.predict(iris[0])
+    assert not hasattr(robust, "label_quality_")
+    robust.fit(*iris)
+    with pytest.raises(ValueError, match="NaN"):
+        robust.fit(np.full((3, 2), np.nan), [0, 1, 1])
+    assert set(vars(robust)) == untrained
+    pickle.loads(pickle.dumps(robust))  # noqa: S301
+
+
 def test_ensembles_and_cross_validation_take_it(iris: tuple[Array, Array]) -> None:
     assert (cross_val_predict(quick(), *iris, cv=3) == iris[1]).mean() > 0.9
     bagged = BaggingClassifier(quick(), n_estimators=3, random_state=0).fit(*iris)
@@ -319,7 +357,7 @@ def test_a_pickle_is_of_what_was_trained_not_of_what_was_set_since(
     assert again.method == "cce"
 
 
-@pytest.mark.parametrize("module", ["lenet", None])
+@pytest.mark.parametrize("module", ["lenet", pytest.param(None, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", [np.uint8, np.float64])
 def test_images(module: str | None, kind: type) -> None:
     pixels, truth = load_digits(n_class=3, return_X_y=True)
@@ -331,6 +369,13 @@ def test_images(module: str | None, kind: type) -> None:
     assert np.array_equal(grey, with_channel)
     with pytest.raises(ValueError, match=r"inputs of shape \(1, 32, 16\)"):
         robust.predict(images[:, None, :, ::2])
+
+
+def test_images_have_a_net_that_suits_them_by_default() -> None:
+    images, labels = np.random.default_rng(0).random((20, 3, 32, 32)), np.arange(20) % 2
+    robust = quick(epochs=1, batch_size=10).fit(images, labels)
+    assert any(isinstance(part, nn.Conv2d) for part in robust.method_.learner.network.modules())
+    assert robust.predict_proba(images).shape == (20, 2)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +464,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"module": nn.Linear}, "cannot build net 'Linear'"),
     ({"epochs": 0}, "epochs: Input should be greater than 0, got 0"),
     ({"lr": -1.0}, "lr: Input should be greater than 0, got -1.0"),
-    ({"device": "abacus"}, "device 'abacus' is not to be had here"),
+    ({"device": "abacus"}, "device 'abacus' is not to be had here: use auto or cpu"),
     ({"noise_rate": 0.1}, "BARE takes no noise rate: leave noise_rate out"),
     ({"method": "coteaching"}, "CoTeaching needs the noise rate: pass noise_rate=0.2"),
     ({"method": "coteaching", "noise_rate": "much"}, 'noise_rate is a number or "auto"'),
@@ -450,7 +495,7 @@ def test_trusted_rows_are_a_mask(mask: Any, iris: tuple[Array, Array]) -> None:
         quick().fit(*iris, trusted=mask)
 
 
+@pytest.mark.long
 def test_the_example_runs() -> None:
-    assert len(EXAMPLE.read_text().splitlines()) <= 40
     plain, robust = (float(line.split()[1]) for line in run(EXAMPLE).splitlines()[:2])
     assert robust > max(0.9, plain + 0.05)

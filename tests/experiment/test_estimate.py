@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 import torch
 
+from labelnoise.experiment.estimate import EPOCHS, enough_epochs
 from labelnoise.experiment.run import train
 from labelnoise.experiment.spec import Spec
 from labelnoise.record.run import Row, Run
+
+
+def test_a_small_data_set_is_seen_as_often_as_makes_a_thousand_steps() -> None:
+    assert enough_epochs(1_302, 128, EPOCHS) == 91  # digits: 11 steps an epoch, the last of a few
+    assert enough_epochs(48_000, 128, EPOCHS) == EPOCHS == 10  # MNIST
+    assert enough_epochs(1, 16, EPOCHS) == enough_epochs(16, 16, EPOCHS) == 1_000
+    assert enough_epochs(17, 16, EPOCHS) == 500
+    assert enough_epochs(17, 16, EPOCHS, steps=7) == 10
+    assert enough_epochs(17, 16, least=2, steps=7) == 4
 
 
 @pytest.mark.parametrize("noise", ["symmetric:0.3", "none"])
@@ -55,8 +65,8 @@ def test_the_estimate_is_a_run_beside_the_one_that_asked_for_it(tmp_path: Path) 
         train("digits", method="coteaching", out=tmp_path, watch=watch, **asked)
     (begun,) = tmp_path.iterdir()
     run = train("digits", method="coteaching", out=tmp_path, watch=watch, **asked)
-    rows = run.header["rows"]["train"]
-    epochs = math.ceil(1000 * 128 / rows)  # a thousand steps: ten epochs would be too few
+    steps = math.ceil(run.header["rows"]["train"] / 128)
+    epochs = math.ceil(1000 / steps)  # a thousand steps: ten epochs would be too few
     assert seen == [
         ("bare", None), ("bare", 1), ("bare", 2), ("bare", 3),
         ("bare", None), *(("bare", number) for number in range(4, epochs + 1)),

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from labelnoise import dist
 from labelnoise.adapters.torch_loss import BARELoss
@@ -30,6 +32,7 @@ except ImportError as error:
 
 COLUMN = "idx"
 STATE = "labelnoise.pt"  # in the folder of a checkpoint
+WATCHES: WeakKeyDictionary[nn.Module, RemovableHandle] = WeakKeyDictionary()  # one a model
 
 
 class LabelAudit(TrainerCallback):  # type: ignore[misc]
@@ -163,9 +166,15 @@ class LabelAudit(TrainerCallback):  # type: ignore[misc]
         self.load_state_dict(state)
 
     def _watch(self, model: nn.Module) -> None:
-        if self._model is not model:
-            self._model = model
-            model.register_forward_pre_hook(self._take_ids, with_kwargs=True)
+        """Take the place of whichever audit stood before the model: it would take the ids.
+
+        The last one stays there after a training: an evaluation may bring ids, too.
+        """
+        earlier = WATCHES.pop(model, None)
+        if earlier is not None:
+            earlier.remove()
+        self._model = model
+        WATCHES[model] = model.register_forward_pre_hook(self._take_ids, with_kwargs=True)
 
     def _take_ids(
         self, model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -25,7 +24,7 @@ from labelnoise.data.scale import SCALES
 from labelnoise.data.train import Train
 from labelnoise.engine import evaluate, fit
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment.estimate import ESTIMATOR
+from labelnoise.experiment.estimate import ESTIMATOR, enough_epochs
 from labelnoise.experiment.run import device_named
 from labelnoise.experiment.spec import Training, preset_training
 from labelnoise.method import Method
@@ -35,6 +34,7 @@ from labelnoise.seeds import stream
 PRESET = "recommended"
 STEPS = 500  # at least; fifty epochs of a small table teach a network too little
 KINDS = (np.float32, np.uint8)  # how inputs are stored: pixels stay bytes, all else become floats
+LEARNED = ("_plan", "_scaling", "_rows")  # beside what is called name_, as scikit-learn has it
 GREY = 3  # dimensions of an array of images that have no channels
 
 
@@ -111,6 +111,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: (rows,) labels as given, of any kind.
             trusted: (rows,) boolean, for a method that needs it: the labels that are verified.
         """
+        self._forget()
         rows = _row_names(X, y)
         inputs, given = validate_data(self, X, y, dtype=KINDS, allow_nd=True)
         check_classification_targets(given)
@@ -214,6 +215,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             trained = torch.load(content, map_location="cpu", weights_only=True)
             self.method_ = self._plan.restored(trained)
 
+    def _forget(self) -> None:
+        """What an earlier training has left: should this one fail, nothing is half old."""
+        for name in list(vars(self)):
+            if name.endswith("_") or name in LEARNED:
+                delattr(self, name)
+
     def _training(self, rows: int) -> Training:
         """How to train on so many rows."""
         names = (name for name in Training.model_fields if hasattr(self, name))
@@ -221,8 +228,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         training = preset_training(PRESET, told)
         if self.epochs is not None:
             return training
-        enough = math.ceil(STEPS / math.ceil(rows / training.batch_size))
-        return training.model_copy(update={"epochs": max(training.epochs, enough)})
+        enough = enough_epochs(rows, training.batch_size, training.epochs, STEPS)
+        return training.model_copy(update={"epochs": enough})
 
     def _train(self, inputs: NDArray[Any], labels: NDArray[Any], training: Training) -> Train:
         """All rows, on the device that they are trained on."""

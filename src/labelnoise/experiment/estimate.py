@@ -43,9 +43,9 @@ def estimator(spec: Spec, rows: int) -> Spec:
     return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
 
 
-def enough_epochs(rows: int, batch_size: int, least: int) -> int:
+def enough_epochs(rows: int, batch_size: int, least: int, steps: int = STEPS) -> int:
     """For how long to train at least, so that a small data set is learned too."""
-    return max(least, math.ceil(STEPS * batch_size / rows))
+    return max(least, math.ceil(steps / math.ceil(rows / batch_size)))
 
 
 def estimated_rate(run: Run) -> float:

@@ -259,6 +259,4 @@ def device_named(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise LabelNoiseError(
-            f"device {name!r} is not to be had here: use --device auto or cpu"
-        ) from error
+        raise LabelNoiseError(f"device {name!r} is not to be had here: use auto or cpu") from error
