@@ -208,3 +208,14 @@ def test_a_row_is_encoded_alike_alone_and_among_others(
     rows = data.draw(st.lists(st.integers(0, len(cells) - 1), min_size=1, max_size=5))
     some = encode({"c": Column("c", [cells[row] for row in rows])}, encodings, len(rows))
     np.testing.assert_array_equal(some, together[rows])
+
+
+def test_a_column_of_sentences_asks_for_its_words() -> None:
+    said = [f"the weather of day {day} was rather {('fine', 'foul')[day % 2]}" for day in range(30)]
+    with pytest.warns(UserWarning, match="'note' looks like texts: --text 'note'"):
+        fit([Column("note", said)])
+
+
+def test_short_categories_do_not(recwarn: pytest.WarningsRecorder) -> None:
+    fit([Column("place", ["New York", "San Francisco de Quito"] * 20)])
+    assert not recwarn.list

@@ -33,6 +33,7 @@ RARE = 0.002  # fraction of rows below which a category, or a missing value, has
 STRANGE = 0.05  # fraction of cells of a column of numbers that may be none
 DISTINCT = 0.9  # fraction of different texts from which on they say who, not what
 FEW = 20  # rows or values; less are no evidence of what a column is
+FIRST, WORDS = 1000, 4  # cells to look at, and words in each of them that make them texts
 INDICES = {"id", "index", "idx", "unnamed: 0", "__index_level_0__"}  # the last two are pandas'
 WIDEST = 1e30  # of an input; its square is finite in the scaling
 
@@ -51,6 +52,12 @@ def fit(columns: Sequence[Column]) -> tuple[list[dict[str, Any]], Dropped]:
     encodings, constant, identity = [], [], []
     for column in columns:
         encoding = _fit_column(column, quantiles)
+        if encoding["kind"] in ("category", "identity") and _prose(column.cells):
+            warnings.warn(
+                f"column {column.name!r} looks like texts: --text {column.name!r} learns from its "
+                "words instead",
+                stacklevel=2,
+            )
         if encoding["kind"] == "constant":
             constant.append(column.name)
         elif encoding["kind"] == "identity":
@@ -149,6 +156,12 @@ def _fit_categories(cells: Sequence[str]) -> dict[str, Any]:
         "missing": absent >= least,
         "absent": absent,
     }
+
+
+def _prose(cells: Sequence[str]) -> bool:
+    """Whether the first cells have as many words as sentences do."""
+    told = [cell for cell in cells[:FIRST] if not missing(cell)]
+    return len(told) >= FEW and sum(len(cell.split()) for cell in told) >= WORDS * len(told)
 
 
 # --- inputs ---------------------------------------------------------------------------------------
