@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pty
 import re
@@ -14,6 +15,8 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
+COMPLETE = "LABELNOISE_COMPLETE"
+OPTIONAL = ("lightning", "pandas", "pyarrow", "skorch", "tensorboard", "transformers")
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -21,6 +24,15 @@ CHROMIUM_ARGUMENTS = (
     *("--no-sandbox", "--headless", "--disable-gpu", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+
+
+def pytest_sessionstart() -> None:
+    """Tests of a library that is missing are left out, but not where all of them must run."""
+    missing = [name for name in OPTIONAL if importlib.util.find_spec(name) is None]
+    if missing and os.environ.get(COMPLETE) == "required":
+        raise pytest.UsageError(
+            f"{COMPLETE}=required, but {', '.join(missing)} not installed: pip install -e '.[dev]'"
+        )
 
 
 @pytest.fixture(autouse=True)

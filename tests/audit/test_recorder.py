@@ -297,12 +297,11 @@ def stored(state: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize("name_of", NAMES.values(), ids=NAMES)
-@pytest.mark.parametrize("cut", [1, 41, 69])
-def test_a_record_that_was_stored_in_mid_run_goes_on(
-    name_of: Callable[[int], Hashable], cut: int
-) -> None:
-    given_steps = [(a, b, [name_of(row) for row in ids]) for a, b, ids in steps(70)]
+@pytest.mark.parametrize(
+    ("name", "cut"), [*((name, 41) for name in NAMES), ("numbers", 1), ("strings", 69)]
+)
+def test_a_record_that_was_stored_in_mid_run_goes_on(name: str, cut: int) -> None:
+    given_steps = [(a, b, [NAMES[name](row) for row in ids]) for a, b, ids in steps(70)]
     state = stored(recorded(given_steps[:cut]).state_dict())
     fresh, used = Recorder(), recorded(steps(3, seed=5))
     for recorder in (fresh, used):

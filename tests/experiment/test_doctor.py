@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from labelnoise.cli import main
 from labelnoise.data import Columns
 from labelnoise.experiment.doctor import lines_of_data, lines_of_machine, machine, understood
-
-Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
 
 PETS = "weight,colour,one,kind\n4,black,1,cat\n,brown,1,dog\n3,white,1,cat\n2,white,1,\n"
 
@@ -118,18 +115,20 @@ def test_images_with_a_test_part_and_many_classes(tmp_path: Path) -> None:
     assert len(lines) == 3
 
 
-def test_the_command(labelnoise: Labelnoise, tmp_path: Path) -> None:
-    alone = labelnoise("doctor")
-    assert alone.returncode == 0
-    assert alone.stdout.startswith("versions: python ")
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.startswith("versions: python ")
     (tmp_path / "pets.csv").write_text(PETS)
-    asked = labelnoise("doctor", "pets.csv", "--label", "kind", "--json")
-    assert asked.returncode == 0
-    found = json.loads(asked.stdout)
+    assert main(["doctor", "pets.csv", "--label", "kind", "--json"]) == 0
+    asked = capsys.readouterr()
+    found = json.loads(asked.out)
     assert found["data"]["rows"] == 3
     assert found["machine"]["versions"]["labelnoise"]
-    assert "labelnoise: warning: pets.csv: 1 rows without a label" in asked.stderr
-    wrong = labelnoise("doctor", "pets.csv", "--label", "knid")
-    assert wrong.returncode == 2
-    assert wrong.stdout.startswith("versions: ")
-    assert wrong.stderr.endswith("unknown column 'knid': did you mean 'kind'?\n")
+    assert "labelnoise: warning: pets.csv: 1 rows without a label" in asked.err
+    assert main(["doctor", "pets.csv", "--label", "knid"]) == 2
+    wrong = capsys.readouterr()
+    assert wrong.out.startswith("versions: ")
+    assert wrong.err.endswith("unknown column 'knid': did you mean 'kind'?\n")
