@@ -73,7 +73,7 @@ def apply(
     source = read_source(folder)
     writer = writer_of(source["data"])
     dataset = reread(source, data_dir)
-    findings = read_findings(folder, lambda: dataset)
+    findings = read_findings(folder)
     decided = read_decisions(decisions, findings, new_classes=writer.new_classes)
     correction = Correction(
         source=source,

@@ -6,8 +6,6 @@ Studio's tasks with predictions.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,11 @@ from labelnoise.audit.decisions import RELABEL, Decision, read_decisions
 from labelnoise.audit.exhibit import TEXT, exhibits, file_of
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import reread
-from labelnoise.audit.store import read_findings, read_order, read_source
+from labelnoise.audit.store import read_findings, read_source
 from labelnoise.audit.writers import writer_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import write_atomically
 
 CLEANLAB = ("is_label_issue", "label_quality", "given_label", "predicted_label")
@@ -49,12 +48,7 @@ class Exported:
     @cached_property
     def findings(self) -> Findings:
         """What was found, in the order of the data."""
-        return read_findings(self.folder, lambda: self.dataset)
-
-    @cached_property
-    def worst_first(self) -> list[int]:
-        """All rows, as the table of issues has them."""
-        return read_order(self.folder, self.findings)
+        return read_findings(self.folder)
 
     @cached_property
     def decided(self) -> Sequence[Decision]:
@@ -95,21 +89,21 @@ def export(
 def _to_cleanlab(audit: Exported, out: Path) -> int:
     """The table of `CleanLearning.find_label_issues`, one line a row of the data, in order."""
     rows = audit.findings.rows(range(len(audit.findings.given)))
-    return _write_csv(out, CLEANLAB, rows)
+    return write_csv(out, CLEANLAB, ([line[name] for name in CLEANLAB] for line in rows))
 
 
 def _to_csv(audit: Exported, out: Path) -> int:
     """The issues, worst first, and what was decided about them."""
     decided = {one.row: one for one in audit.decided}
-    order = audit.worst_first
+    order = audit.findings.worst_first()
 
-    def lines() -> Iterable[dict[str, Any]]:
-        for row, line in zip(order, audit.findings.rows(order), strict=True):
+    def lines() -> Iterable[Sequence[object]]:
+        for row, line in zip(order.tolist(), audit.findings.rows(order), strict=True):
             one = decided.get(row)
             new = one.label if one and one.word == RELABEL else ""
-            yield {**line, "decision": one.word if one else "", "new_label": new}
+            yield (*line.values(), one.word if one else "", new)
 
-    return _write_csv(out, (*COLUMNS, "decision", "new_label"), lines())
+    return write_csv(out, (*COLUMNS, "decision", "new_label"), lines())
 
 
 def _to_fiftyone(audit: Exported, out: Path) -> int:
@@ -138,7 +132,7 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
 def _to_label_studio(audit: Exported, out: Path) -> int:
     """Tasks for the labels that are flagged, worst first, and beside them the interface (.xml)."""
     found = audit.findings
-    flagged = [row for row in audit.worst_first if found.issue[row]]
+    flagged = [row for row in found.worst_first().tolist() if found.issue[row]]
     shown = list(exhibits(audit.dataset, flagged))
     lines = list(found.rows(flagged))
     tasks = [
@@ -193,18 +187,6 @@ def _interface(tag: str, classes: Sequence[str]) -> str:
         f'  <Choices name="{CHOICE}" toName="{FIELD}" choice="single">\n{choices}'
         "  </Choices>\n</View>\n"
     )
-
-
-def _write_csv(out: Path, heading: Sequence[str], lines: Iterable[dict[str, Any]]) -> int:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, heading, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    count = 0
-    for line in lines:
-        writer.writerow(line)
-        count += 1
-    write_atomically(out, lambda file: file.write(text.getvalue().encode()))
-    return count
 
 
 def _write_json(out: Path, data: Any) -> None:
