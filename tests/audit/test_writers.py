@@ -20,6 +20,7 @@ from labelnoise.audit.writers.listing import write_listing
 from labelnoise.audit.writers.npz import write_npz
 from labelnoise.audit.writers.parquet import write_parquet
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.tree import Tree
 from labelnoise.errors import LabelNoiseError
 
 
@@ -265,6 +266,47 @@ def test_a_training_part_keeps_its_folder_and_the_test_part_comes_along(
     found = tree(tmp_path / "new")
     assert found["train/cat/3.jpg"] == "dog/3.jpg"
     assert found["test/cat/9.jpg"] == "test"
+
+
+def test_a_class_may_be_called_as_the_part_that_it_lies_in(tmp_path: Path) -> None:
+    """Of bus, car and train, in `train`: the second folder is the class, whatever it is called."""
+    root = tmp_path / "traffic"
+    ids = tuple(f"train/{name}/1.jpg" for name in ("bus", "car", "train"))
+    for name in ids:
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(name)
+    correction = correction_of(root, ["bus", "car", "train"], {2: "bus"}, ids=ids)
+    write_folder(correction, tmp_path / "new")
+    assert set(tree(tmp_path / "new")) == {*ids[:2], "train/bus/1-from-train.jpg"}
+    (root / "notes").mkdir()
+    (root / "notes" / "1.jpg").write_text("no part")  # so that `train` is a class of its own
+    every = correction_of(root, ["notes", "train"], {1: "bus"}, ids=("notes/1.jpg", ids[2]))
+    write_folder(every, tmp_path / "other")
+    assert set(tree(tmp_path / "other")) == {*ids[:2], "notes/1.jpg", "bus/train/1.jpg"}
+
+
+def test_a_folder_that_two_links_lead_to_comes_along_twice_as_it_was_read(
+    animals: Path, tmp_path: Path
+) -> None:
+    (animals / "wolf").symlink_to(animals / "dog")
+    (animals / "cat" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    ids = (*IDS, "wolf/1.jpg", "wolf/3.jpg")
+    assert sorted(name for files in Tree.of(animals).folders.values() for name in files) == sorted(
+        (*ids, "cat/gone.jpg")
+    )
+    before = [*BEFORE, "wolf", "wolf"]
+    write_folder(correction_of(animals, before, {4: "cat"}, ids=ids), tmp_path / "new")
+    expected = {**tree(animals), "wolf/3.jpg": "dog/3.jpg", "cat/1-from-wolf.jpg": "dog/1.jpg"}
+    expected.pop("wolf/1.jpg", None)  # rglob follows links of folders in some versions only
+    assert tree(tmp_path / "new") == expected
+    assert (tmp_path / "new" / "cat" / "gone.jpg").is_symlink()
+
+
+def test_a_file_that_is_gone_is_not_left_out_in_silence(animals: Path, tmp_path: Path) -> None:
+    (animals / "dog" / "3.jpg").unlink()
+    with pytest.raises(LabelNoiseError, match=r"no file 'dog/3.jpg' any more: audit it again"):
+        write_folder(correction_of(animals, BEFORE, {}, ids=IDS), tmp_path / "new")
+    write_folder(correction_of(animals, BEFORE, {}, bad=(3,), ids=IDS), tmp_path / "new")
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", ".hidden", "..", "c\0d", " cat "])
