@@ -282,13 +282,13 @@ def _apply(options: Namespace) -> None:
     )
     if done.planted:
         print(
-            f"labelnoise: warning: the audit planted {done.planted} wrong labels to try itself "
-            "out; the copy has those that were not decided",
+            f"labelnoise: warning: noise was planted to try the audit out ({done.planted} labels); "
+            "the copy has your own labels except where you decided",
             file=sys.stderr,
         )
     if options.json:
         files = {"out": str(done.out), "changes": str(done.changes)}
-        print(json.dumps({**done.counts, **files}))
+        print(json.dumps({**done.counts, "changed": done.changed, **files}))
         return
     counts = done.counts
     print(f"{counts['relabel']} relabelled, {counts['bad']} left out, {counts['keep']} kept")

@@ -35,9 +35,8 @@ def correction_of(
     classes = tuple(sorted(set(before)))
     labels = torch.tensor([classes.index(name) for name in before])
     dataset = Dataset(str(path), torch.zeros(len(before), 1), labels, classes, ids=ids)
-    after = [changed.get(row, name) for row, name in enumerate(before)]
     link = source.pop("link", False)
-    return Correction({"data": str(path), **source}, dataset, after, frozenset(bad), link)
+    return Correction({"data": str(path), **source}, dataset, changed, frozenset(bad), link)
 
 
 # --- delimited text -------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Exported:
         if self.decisions is None:
             return ()
         writer = writer_of(read_source(self.folder)["data"])
-        return read_decisions(self.decisions, self.findings, new_classes=writer.new_classes)
+        return read_decisions(self.decisions, self.findings, writer.read_again)
 
 
 def export(

@@ -14,7 +14,7 @@ from labelnoise.errors import LabelNoiseError
 def write_folder(correction: Correction, out: Path) -> None:
     """Make the new tree; what was not audited, such as a test part, comes along as it is."""
     root = correction.path
-    rows = {correction.name(row): row for row in range(len(correction.labels))}
+    rows = {correction.name(row): row for row in range(len(correction.before))}
     bad = {correction.name(row) for row in correction.bad}
     stay = [name for name in files_below(root) if text(name) not in bad]
     if lost := sorted(rows.keys() - bad - set(map(text, stay))):

@@ -24,7 +24,7 @@ def rows_in_file(correction: Correction, table: Table) -> list[int]:
     image = correction.source.get("image")
     images = list(table.column(image).cells) if image else None
     labelled = [row for row, cell in enumerate(written) if label_name(cell) is not None]
-    count = len(correction.labels)
+    count = len(correction.before)
     if len(labelled) == count:
         rows = labelled
     else:
