@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import zipfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,14 @@ def test_labels_written_as_floats_are_found_again(tmp_path: Path) -> None:
 
 def test_a_row_whose_image_was_unreadable_does_not_shift_the_others(tmp_path: Path) -> None:
     path = tmp_path / "images.csv"
-    path.write_text("file,label\na.png,cat\nbroken.png,dog\nb.png,dog\nc.png,cat\n")
+    path.write_text("file,label\na.png,cat\nbroken.png,dog\nb.png ,dog\nc.png,cat\n")
     ids = ("a.png", "b.png", "c.png")
     correction = correction_of(
         path, ["cat", "dog", "cat"], {1: "cat", 2: "dog"}, ids=ids, label="label", image="file"
     )
     write_delimited(correction, tmp_path / "new.csv")
     assert (tmp_path / "new.csv").read_text() == (
-        "file,label\na.png,cat\nbroken.png,dog\nb.png,cat\nc.png,dog\n"
+        "file,label\na.png,cat\nbroken.png,dog\nb.png ,cat\nc.png,dog\n"
     )
 
 
@@ -192,6 +193,32 @@ def test_parquet_keeps_types_and_other_columns(tmp_path: Path) -> None:
     assert new.to_pydict() == {"x": [0.5, 1.5, 2.5], "y": [4, None, 4]}
     with pytest.raises(LabelNoiseError, match="holds int16 only"):
         write_parquet(correction_of(path, ["3", "4", "3"], {0: "cat"}, label="y"), tmp_path / "no")
+
+
+def test_parquet_labels_that_are_no_text_keep_their_values(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
+    from pyarrow import parquet
+
+    path, days = tmp_path / "mine.parquet", [date(2024, 1, 1), date(2024, 1, 2)]
+    parquet.write_table(
+        pyarrow.table({"y": [True, False, None, True], "day": [*days, *days]}), path
+    )
+    labels = ["True", "False", "True"]
+    write_parquet(correction_of(path, labels, {0: "False"}, label="y"), tmp_path / "new.parquet")
+    new = parquet.read_table(tmp_path / "new.parquet").to_pydict()
+    assert new == {"y": [False, False, None, True], "day": [*days, *days]}
+    labels = ["2024-01-01", "2024-01-02"] * 2
+    write_parquet(
+        correction_of(path, labels, {0: labels[1]}, label="day"), tmp_path / "day.parquet"
+    )
+    assert parquet.read_table(tmp_path / "day.parquet").to_pydict()["day"] == [
+        days[1],
+        days[1],
+        *days,
+    ]
+    unfit = correction_of(path, ["True", "False", "True"], {0: "perhaps"}, label="y")
+    with pytest.raises(LabelNoiseError, match="holds bool only"):
+        write_parquet(unfit, tmp_path / "no")
 
 
 def test_named_data_become_a_list_of_labels(tmp_path: Path) -> None:

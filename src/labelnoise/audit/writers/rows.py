@@ -43,7 +43,7 @@ def _in_order(names: list[str], rows: list[int], images: Sequence[str] | None) -
     found = []
     left = iter(rows)
     for name in names:
-        row = next((row for row in left if images and images[row] == name), None)
+        row = next((row for row in left if images and images[row].strip() == name), None)
         if row is None:
             raise LabelNoiseError(f"the table has no row of sample {name!r} any more: audit again")
         found.append(row)
