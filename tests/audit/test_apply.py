@@ -143,6 +143,16 @@ def test_a_folder_that_is_no_audit_says_so(tmp_path: Path) -> None:
         apply(tmp_path, tmp_path / "decisions.csv", tmp_path / "new")
 
 
+def test_what_is_not_there_is_said_with_the_fix(
+    audit: Path, found: Findings, tmp_path: Path
+) -> None:
+    with pytest.raises(LabelNoiseError, match=r"nope.csv: No such .*; .*'Export decisions'"):
+        apply(audit, tmp_path / "nope.csv", tmp_path / "new.npz")
+    decisions = decide(tmp_path / "decisions.csv", found)
+    with pytest.raises(LabelNoiseError, match=f"make the folder {tmp_path / 'sub'} first"):
+        apply(audit, decisions, tmp_path / "sub" / "new.npz")
+
+
 def test_planted_labels_do_not_get_into_the_copy_unless_they_were_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

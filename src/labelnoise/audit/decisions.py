@@ -63,7 +63,9 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
             reader = csv.DictReader(file, strict=True, restval="")
             lines = [(reader.line_num, line) for line in reader]
     except OSError as error:
-        raise LabelNoiseError(f"{path}: {error.strerror or error}") from error
+        raise LabelNoiseError(
+            f"{path}: {error.strerror or error}; name what report.html saves by 'Export decisions'"
+        ) from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise LabelNoiseError(f"{path}: cannot be read ({error})") from error
     for name in HEADING:

@@ -81,9 +81,14 @@ def export(
     """
     if to not in EXPORTERS:
         raise unknown("tool", to, EXPORTERS)
+    if decisions is not None and not EXPORTERS[to].decisions:
+        takes = " or ".join(name for name, tool in EXPORTERS.items() if tool.decisions)
+        raise LabelNoiseError(
+            f"{to} has no place for decisions: leave --decisions out, or --to {takes}"
+        )
     if out.exists():
         raise LabelNoiseError(f"{out} exists: choose another --out, nothing is overwritten")
-    return EXPORTERS[to](Exported(folder, data_dir, decisions), out)
+    return EXPORTERS[to].write(Exported(folder, data_dir, decisions), out)
 
 
 def _to_cleanlab(audit: Exported, out: Path) -> int:
@@ -133,36 +138,42 @@ def _to_label_studio(audit: Exported, out: Path) -> int:
     """Tasks for the labels that are flagged, worst first, and beside them the interface (.xml)."""
     found = audit.findings
     flagged = [row for row in found.worst_first().tolist() if found.issue[row]]
-    shown = list(exhibits(audit.dataset, flagged))
-    lines = list(found.rows(flagged))
+    interface = out.with_suffix(".xml")
+    if interface == out or interface.exists():
+        raise LabelNoiseError(f"{interface} is for the interface: choose another --out")
+    values, kind = _task_values(audit.dataset, flagged)
     tasks = [
         {
             "data": {
-                FIELD: _task_value(audit.dataset, row, exhibit),
+                FIELD: values[row],
                 **{key: line[key] for key in ("sample_id", "given_label", "label_quality")},
             },
             "predictions": [_prediction(line)],
         }
-        for row, line, exhibit in zip(flagged, lines, shown, strict=True)
+        for row, line in zip(flagged, found.rows(flagged), strict=True)
     ]
-    interface = out.with_suffix(".xml")
-    if interface == out or interface.exists():
-        raise LabelNoiseError(f"{interface} is for the interface: choose another --out")
     _write_json(out, tasks)
-    kind = next((key for key in OBJECTS if shown and key in shown[0]), TEXT)
     text = _interface(OBJECTS[kind], found.classes)
     write_atomically(interface, lambda file: file.write(text.encode()))
     return len(tasks)
 
 
-def _task_value(dataset: Dataset, row: int, exhibit: dict[str, Any]) -> Any:
-    """What Label Studio shows: a file that it serves itself, an image, a text, or a table."""
-    file = file_of(dataset, row)
-    if file is not None and "image" in exhibit:
-        return f"/data/local-files/?d={quote(str(file.resolve()).lstrip('/'))}"
-    if "table" in exhibit:
-        return dict(exhibit["table"])
-    return exhibit.get("image", exhibit.get("text"))
+def _task_values(dataset: Dataset, rows: Sequence[int]) -> tuple[dict[int, Any], str]:
+    """What Label Studio shows of each row, and of which kind it is.
+
+    A file that it serves itself is only addressed; all else, an image, a text or a table, is in it.
+    """
+    files = {row: file for row in rows if (file := file_of(dataset, row)) is not None}
+    values: dict[int, Any] = {
+        row: f"/data/local-files/?d={quote(str(file.resolve()).lstrip('/'))}"
+        for row, file in files.items()
+    }
+    kind = "image" if files else TEXT
+    held = [row for row in rows if row not in files]
+    for row, exhibit in zip(held, exhibits(dataset, held), strict=True):
+        kind = next(key for key in OBJECTS if key in exhibit)
+        values[row] = dict(exhibit[kind]) if kind == "table" else exhibit[kind]
+    return values, kind
 
 
 def _prediction(line: dict[str, Any]) -> dict[str, Any]:
@@ -194,10 +205,23 @@ def _write_json(out: Path, data: Any) -> None:
     write_atomically(out, lambda file: file.write(text.encode()))
 
 
-EXPORTERS: dict[str, Callable[[Exported, Path], int]] = {
-    "cleanlab": _to_cleanlab,
-    "fiftyone": _to_fiftyone,
-    "label-studio": _to_label_studio,
-    "csv": _to_csv,
+@dataclass(frozen=True)
+class Exporter:
+    """How an audit is written for a tool.
+
+    Attributes:
+        write: Writes it; how many samples there were.
+        decisions: Whether decisions go with it.
+    """
+
+    write: Callable[[Exported, Path], int]
+    decisions: bool = False
+
+
+EXPORTERS: dict[str, Exporter] = {
+    "cleanlab": Exporter(_to_cleanlab),
+    "fiftyone": Exporter(_to_fiftyone),
+    "label-studio": Exporter(_to_label_studio),
+    "csv": Exporter(_to_csv, decisions=True),
 }
 """What writes an audit for a tool, by the tool's name."""
