@@ -292,6 +292,8 @@ def _apply(options: Namespace) -> None:
         return
     counts = done.counts
     print(f"{counts['relabel']} relabelled, {counts['bad']} left out, {counts['keep']} kept")
+    if done.planted:  # a label that was put right is what the data say already
+        print(f"labels that differ from the data: {done.changed}")
     print(f"labels: {done.out}")
     print(f"changes: {done.changes}")
 

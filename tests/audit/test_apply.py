@@ -184,6 +184,8 @@ def test_planted_labels_do_not_get_into_the_copy_unless_they_were_kept(
     ]
     assert main(["apply", str(audit), str(decisions), "--out", str(out), "--undo"]) == 0
     assert not list(tmp_path.glob("labels.csv*"))
+    assert main(["apply", str(audit), str(decisions), "--out", str(out)]) == 0
+    assert "labels that differ from the data: 2\n" in capsys.readouterr().out
 
 
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], audit: Path) -> None:
