@@ -6,12 +6,11 @@ Nothing heavy is imported before it is needed, so that `--help` answers at once.
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labelnoise.arguments import parse
@@ -175,6 +174,7 @@ def _inject(options: Namespace) -> None:
     from labelnoise.data import read
     from labelnoise.noise import parse as parse_noise
     from labelnoise.noise import realised
+    from labelnoise.record.csvfile import write_csv
     from labelnoise.seeds import stream
 
     noise = parse_noise(options.noise)
@@ -190,7 +190,7 @@ def _inject(options: Namespace) -> None:
     names, ids = dataset.classes, dataset.ids or range(len(given))
     pairs = zip(ids, dataset.labels.tolist(), given.tolist(), strict=True)
     lines = ((row, names[truth], names[label]) for row, truth, label in pairs)
-    _write_csv(options.out, ("row", "true_label", "given_label"), lines)
+    write_csv(options.out, ("row", "true_label", "given_label"), lines)
     rate, transition = realised(dataset.labels, given, len(names))
     if options.json:
         report = {"noise": noise.text, "rate": rate, "transition": transition.tolist()}
@@ -203,6 +203,7 @@ def _inject(options: Namespace) -> None:
 
 def _predict(options: Namespace) -> None:
     from labelnoise.experiment.predict import Predictor, inputs_of
+    from labelnoise.record.csvfile import write_csv
 
     predictor = Predictor(options.run)
     with _warnings_on_one_line():
@@ -214,7 +215,7 @@ def _predict(options: Namespace) -> None:
         ids or range(len(predicted)), predicted.tolist(), confidence.tolist(), strict=True
     )
     lines = ((row, predictor.classes[label], f"{sure:.6f}") for row, label, sure in triples)
-    _write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
+    write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
     agreement = None
     if labels is not None:
         labelled = labels >= 0
@@ -283,16 +284,18 @@ def _apply(options: Namespace) -> None:
     )
     if done.planted:
         print(
-            f"labelnoise: warning: the audit planted {done.planted} wrong labels to try itself "
-            "out; the copy has those that were not decided",
+            f"labelnoise: warning: noise was planted to try the audit out ({done.planted} labels); "
+            "the copy has your own labels except where you decided",
             file=sys.stderr,
         )
     if options.json:
         files = {"out": str(done.out), "changes": str(done.changes)}
-        print(json.dumps({**done.counts, **files}))
+        print(json.dumps({**done.counts, "changed": done.changed, **files}))
         return
     counts = done.counts
     print(f"{counts['relabel']} relabelled, {counts['bad']} left out, {counts['keep']} kept")
+    if done.planted:  # a label that was put right is what the data say already
+        print(f"labels that differ from the data: {done.changed}")
     print(f"labels: {done.out}")
     print(f"changes: {done.changes}")
 
@@ -488,13 +491,3 @@ def _transition_table(names: Sequence[str], transition: list[list[float]]) -> An
     for name, row in zip(names, transition, strict=True):
         table.add_row(name, *(f"{100 * value:.2f}" for value in row))
     return table
-
-
-def _write_csv(path: Path, heading: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    from labelnoise.record.disk import write_atomically
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(lines)
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))

@@ -43,10 +43,17 @@ def findings_of(
     )
 
 
-def keep(folder: Path, found: Findings, dataset: Dataset, data: str, **columns: Any) -> Path:
+def keep(
+    folder: Path,
+    found: Findings,
+    dataset: Dataset,
+    data: str,
+    noise: str = "none",
+    **columns: Any,
+) -> Path:
     """An audit's folder, as far as `apply` and `export` read it."""
     folder.mkdir()
-    write_findings(folder, found, source_of(dataset, data, Columns(**columns)))
+    write_findings(folder, found, source_of(dataset, data, Columns(**columns), noise=noise))
     return folder
 
 

@@ -6,7 +6,6 @@ import csv
 import json
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -144,28 +143,49 @@ def test_a_folder_that_is_no_audit_says_so(tmp_path: Path) -> None:
         apply(tmp_path, tmp_path / "decisions.csv", tmp_path / "new")
 
 
-def test_labels_that_were_planted_are_the_ones_that_are_corrected(
+def test_what_is_not_there_is_said_with_the_fix(
+    audit: Path, found: Findings, tmp_path: Path
+) -> None:
+    with pytest.raises(LabelNoiseError, match=r"nope.csv: No such .*; .*'Export decisions'"):
+        apply(audit, tmp_path / "nope.csv", tmp_path / "new.npz")
+    decisions = decide(tmp_path / "decisions.csv", found)
+    with pytest.raises(LabelNoiseError, match=f"make the folder {tmp_path / 'sub'} first"):
+        apply(audit, decisions, tmp_path / "sub" / "new.npz")
+
+
+def test_planted_labels_do_not_get_into_the_copy_unless_they_were_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Of four planted labels two are put right, one is kept, one is not decided."""
     dataset = read("digits")
     truth = dataset.labels.numpy()
     given = truth.copy()
-    given[[0, 5, 9]] = (given[[0, 5, 9]] + 1) % 10
-    found = findings_of(dataset, {row: int(truth[row]) for row in (0, 5, 9)}, given)
-    audit = keep(tmp_path / "audit", found, dataset, "digits")
+    given[[0, 5, 9, 11]] = (given[[0, 5, 9, 11]] + 1) % 10
+    found = findings_of(dataset, {row: int(truth[row]) for row in (0, 5, 9, 11)}, given)
+    audit = keep(tmp_path / "audit", found, dataset, "digits", noise="symmetric:0.1")
     words = {f"row{row}": ("relabel", str(truth[row])) for row in (0, 5)}
+    words |= {"row9": ("keep", ""), "row20": ("relabel", str((truth[20] + 3) % 10))}
     decisions = decide(tmp_path / "decisions.csv", found, **words)
     out = tmp_path / "labels.csv"
     assert main(["apply", str(audit), str(decisions), "--out", str(out), "--json"]) == 0
     told = capsys.readouterr()
-    assert json.loads(told.out)["relabel"] == 2
-    assert "planted 3 wrong labels" in told.err
+    report = json.loads(told.out)
+    assert (report["relabel"], report["keep"], report["changed"]) == (3, 1, 2)
+    assert "noise was planted to try the audit out (4 labels)" in told.err
     heading, *rows = lines(out)
     assert heading == ["row", "label"]
     after = np.array([int(label) for _, label in rows])
-    assert np.flatnonzero(after != truth).tolist() == [9]
+    changed = np.flatnonzero(after != truth).tolist()
+    assert changed == [9, 20]
+    logged = lines(tmp_path / "labels.csv.changes.csv")[1:]
+    assert logged == [
+        [str(row), str(row), str(truth[row]), str(after[row]), word]
+        for row, word in ((9, "keep"), (20, "relabel"))
+    ]
     assert main(["apply", str(audit), str(decisions), "--out", str(out), "--undo"]) == 0
     assert not list(tmp_path.glob("labels.csv*"))
+    assert main(["apply", str(audit), str(decisions), "--out", str(out)]) == 0
+    assert "labels that differ from the data: 2\n" in capsys.readouterr().out
 
 
 def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], audit: Path) -> None:
@@ -174,16 +194,33 @@ def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str], audi
         assert "labelnoise: " in capsys.readouterr().err
 
 
-def test_a_copy_that_fails_leaves_nothing(
-    audit: Path, found: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+def test_a_copy_that_fails_leaves_nothing(audit: Path, found: Findings, tmp_path: Path) -> None:
+    """The copy and its log can be written; the name of the list of what was made is too long."""
+    decisions = decide(tmp_path / "decisions.csv", found)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(LabelNoiseError, match=r"File name too long; .*choose another place"):
+        apply(audit, decisions, tmp_path / ("n" * 238))
+    assert sorted(tmp_path.iterdir()) == before
 
-    monkeypatch.setattr("labelnoise.audit.apply._write_record", full)
-    with pytest.raises(LabelNoiseError, match="No space left on device"):
-        apply(audit, decide(tmp_path / "decisions.csv", found), tmp_path / "new.npz")
-    assert not list(tmp_path.glob("new.npz*"))
+
+def test_a_file_of_ones_own_that_is_called_part_stays(
+    audit: Path, found: Findings, tmp_path: Path
+) -> None:
+    decisions, mine = decide(tmp_path / "decisions.csv", found), tmp_path / "new.npz.part"
+    mine.write_text("mine")
+    apply(audit, decisions, tmp_path / "new.npz")
+    with pytest.raises(LabelNoiseError, match="exists"):
+        apply(audit, decisions, tmp_path / "new.npz")
+    assert mine.read_text() == "mine"
+    assert not list(tmp_path.glob(".labelnoise-*"))
+
+
+def test_a_label_that_is_relabelled_to_itself_is_kept(
+    audit: Path, found: Findings, tmp_path: Path
+) -> None:
+    decisions = decide(tmp_path / "decisions.csv", found, row3=("relabel", "cat"))
+    assert apply(audit, decisions, tmp_path / "new.npz").counts["keep"] == 1
+    assert lines(tmp_path / "new.npz.changes.csv")[1:] == []
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -211,6 +248,28 @@ def test_a_table_differs_in_its_label_cells_alone(tmp_path: Path, named: str | N
     assert out.read_bytes().decode() == expected
     assert path.read_bytes().decode() == text
     assert undo(out) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "complaint"),
+    [
+        ("NA", "'NA' is read as a missing label"),
+        ("?", "read as a missing label"),
+        ("3.0", "'3.0' is read as '3'"),
+        (" 1", "' 1' is read as '1'"),
+    ],
+)
+def test_a_new_label_that_would_be_read_as_another_is_refused(
+    tmp_path: Path, label: str, complaint: str
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("x,label\n" + "".join(f"{row % 7},{row % 4}\n" for row in range(24)))
+    dataset = read(str(path), columns=Columns(label="label"))
+    found = findings_of(dataset)
+    audit = keep(tmp_path / "audit", found, dataset, str(path), label="label")
+    decisions = decide(tmp_path / "decisions.csv", found, row5=("relabel", label))
+    with pytest.raises(LabelNoiseError, match=complaint.replace("?", r"\?")):
+        apply(audit, decisions, tmp_path / "new.csv")
 
 
 def test_a_parquet_table_is_corrected(tmp_path: Path) -> None:

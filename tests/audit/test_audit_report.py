@@ -57,6 +57,13 @@ def test_a_large_audit_is_cut_at_the_worst(tmp_path: Path) -> None:
     assert write_report(tmp_path / "report.html", found, dataset, most=20) == 20
 
 
+def test_the_page_is_told_of_noise_that_was_planted(tmp_path: Path) -> None:
+    dataset = dataset_of()
+    path, found = tmp_path / "report.html", findings_of(dataset)
+    assert data_of(path, found, dataset)["planted"] is None
+    assert data_of(path, found, dataset, planted="pair:0.2")["planted"] == "pair:0.2"
+
+
 def test_two_audits_never_share_decisions() -> None:
     dataset = dataset_of()
     one, same = findings_of(dataset, {1: 0}), findings_of(dataset, {1: 0})

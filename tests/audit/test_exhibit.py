@@ -122,6 +122,34 @@ def test_columns_that_speak_against_the_label_come_first() -> None:
     assert {line[0]: line[2:] for line in shown}["age"] == ("3.5", "3.5")
 
 
+def test_numbers_are_read_as_the_encoder_reads_them() -> None:
+    """With words for what is missing, commas, decimal commas, and as dates."""
+
+    def pet(row: int, dog: bool) -> dict[str, str]:
+        return {
+            "height": "NA" if row % 5 == 0 else f"{(60 if dog else 25) + row % 3}",
+            "steps": f"{10 if dog else 2},{100 + row}",
+            "share": f"{int(dog)},{5 + row % 2}",
+            "born": f"{2020 if dog else 2010}-03-{row + 1:02}",
+            "seen": "?",
+        }  # fmt: skip
+
+    pets = [pet(1, True), *(pet(row, False) for row in range(20))]
+    pets += [pet(row, True) for row in range(20)]
+    pets[0] |= {"height": "n/a"}
+    labels = torch.tensor([0] * 21 + [1] * 20)
+    dataset = Dataset("mine.csv", torch.zeros(41, 1), labels, ("cat", "dog"), originals=pets)
+    shown = next(exhibits(dataset, [0], findings_of(dataset, {0: 1})))["table"]
+    assert {line[0]: line[1:] for line in shown} == {
+        "height": ("n/a", "26", "61"),
+        "steps": ("10,101", "2110", "1.011e+04"),
+        "share": ("1,6", "0.55", "1.55"),
+        "born": ("2020-03-02", "2010-03-10", "2020-03-10"),
+        "seen": ("?", "?", "?"),
+    }
+    assert {line[0] for line in shown[:3]} == {"steps", "share", "born"}
+
+
 def test_what_is_usual_is_taken_from_labels_that_are_not_flagged() -> None:
     values = torch.tensor([[1.0], [1.0], [9.0], [9.0], [9.0], [5.0], [5.0]])
     labels = torch.tensor([0, 0, 0, 0, 0, 1, 1])

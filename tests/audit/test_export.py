@@ -145,7 +145,9 @@ def test_label_studio_shows_images(tmp_path: Path) -> None:
     assert view[0].tag == "Image"
 
 
-def test_files_are_named_and_shown_where_there_are_some(tmp_path: Path) -> None:
+def test_files_are_named_and_shown_where_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ("cat/a b.png", "cat/c.png", "dog/1.png")
     for name in names:
         path = tmp_path / "animals" / name
@@ -160,7 +162,16 @@ def test_files_are_named_and_shown_where_there_are_some(tmp_path: Path) -> None:
     assert [sample["filepath"] for sample in samples] == [
         str(tmp_path / "animals" / name) for name in names
     ]
+    encoded: list[object] = []
+    save = Image.Image.save
+
+    def counted(image: Image.Image, *words: Any, **options: Any) -> None:
+        encoded.append(image)
+        save(image, *words, **options)
+
+    monkeypatch.setattr(Image.Image, "save", counted)
     tasks, view = label_studio(audit, tmp_path / "tasks.json")
+    assert not encoded, "a file that is addressed needs no thumbnail"
     assert tasks[1]["data"]["sample"].startswith("/data/local-files/?d=")
     assert tasks[1]["data"]["sample"].endswith("/animals/cat/a%20b.png")
     assert view[0].tag == "Image"
@@ -180,3 +191,20 @@ def test_nothing_is_overwritten_and_tools_are_known(
     words = ["export", str(audit), "--to", "cleanlab", "--out", str(tmp_path / "c.csv"), "--json"]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == 6
+
+
+@pytest.mark.parametrize("to", [name for name in EXPORTERS if name != "csv"])
+def test_decisions_that_a_tool_would_not_see_are_refused(
+    audit: Path, found: Findings, tmp_path: Path, to: str
+) -> None:
+    decisions = decide(tmp_path / "decisions.csv", found, row0=("keep", ""))
+    with pytest.raises(LabelNoiseError, match="leave --decisions out, or --to csv"):
+        export(audit, to, tmp_path / "out", decisions=decisions)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_not_there_is_to_be_made(audit: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sub" / "dir" / "x.json"
+    for to in EXPORTERS:
+        with pytest.raises(LabelNoiseError, match=f"make the folder {out.parent} first"):
+            export(audit, to, out)

@@ -147,7 +147,8 @@ def test_from_the_page_to_the_corrected_labels(
     out = tmp_path / "labels.csv"
     apply(folder, tmp_path / "decisions.csv", out)
 
-    expected = {name: str(label) for name, label in zip(found.ids, found.given, strict=True)}
+    expected = {name: str(label) for name, label in zip(found.ids, truth, strict=True)}
+    expected[found.ids[flagged[10]]] = str(found.given[flagged[10]])
     expected |= {found.ids[i]: str(found.predicted[i]) for i in [*flagged[:10], row]}
     expected[found.ids[flagged[12]]] = str(other)
     del expected[found.ids[flagged[11]]]
@@ -159,6 +160,14 @@ def test_from_the_page_to_the_corrected_labels(
 
 
 # --- deciding -------------------------------------------------------------------------------------
+
+
+def test_noise_that_was_planted_is_said_on_top(opened: Open, tmp_path: Path) -> None:
+    path, found = small_page(tmp_path)
+    assert not opened(path).locator("#planted").is_visible()
+    write_report(path, found, small_dataset(), planted=f"pair:0.2{HARM}")
+    told = opened(path).locator("#planted").inner_text()
+    assert told.startswith(f"Wrong labels (pair:0.2{HARM}) were planted to try the audit out")
 
 
 def test_every_decision_by_key_undone_and_by_mouse(opened: Open, tmp_path: Path) -> None:

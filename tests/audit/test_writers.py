@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import zipfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from labelnoise.audit.writers.listing import write_listing
 from labelnoise.audit.writers.npz import write_npz
 from labelnoise.audit.writers.parquet import write_parquet
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.tree import Tree
 from labelnoise.errors import LabelNoiseError
 
 
@@ -34,9 +36,8 @@ def correction_of(
     classes = tuple(sorted(set(before)))
     labels = torch.tensor([classes.index(name) for name in before])
     dataset = Dataset(str(path), torch.zeros(len(before), 1), labels, classes, ids=ids)
-    after = [changed.get(row, name) for row, name in enumerate(before)]
     link = source.pop("link", False)
-    return Correction({"data": str(path), **source}, dataset, after, frozenset(bad), link)
+    return Correction({"data": str(path), **source}, dataset, changed, frozenset(bad), link)
 
 
 # --- delimited text -------------------------------------------------------------------------------
@@ -100,14 +101,14 @@ def test_labels_written_as_floats_are_found_again(tmp_path: Path) -> None:
 
 def test_a_row_whose_image_was_unreadable_does_not_shift_the_others(tmp_path: Path) -> None:
     path = tmp_path / "images.csv"
-    path.write_text("file,label\na.png,cat\nbroken.png,dog\nb.png,dog\nc.png,cat\n")
+    path.write_text("file,label\na.png,cat\nbroken.png,dog\nb.png ,dog\nc.png,cat\n")
     ids = ("a.png", "b.png", "c.png")
     correction = correction_of(
         path, ["cat", "dog", "cat"], {1: "cat", 2: "dog"}, ids=ids, label="label", image="file"
     )
     write_delimited(correction, tmp_path / "new.csv")
     assert (tmp_path / "new.csv").read_text() == (
-        "file,label\na.png,cat\nbroken.png,dog\nb.png,cat\nc.png,dog\n"
+        "file,label\na.png,cat\nbroken.png,dog\nb.png ,cat\nc.png,dog\n"
     )
 
 
@@ -194,6 +195,32 @@ def test_parquet_keeps_types_and_other_columns(tmp_path: Path) -> None:
         write_parquet(correction_of(path, ["3", "4", "3"], {0: "cat"}, label="y"), tmp_path / "no")
 
 
+def test_parquet_labels_that_are_no_text_keep_their_values(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
+    from pyarrow import parquet
+
+    path, days = tmp_path / "mine.parquet", [date(2024, 1, 1), date(2024, 1, 2)]
+    parquet.write_table(
+        pyarrow.table({"y": [True, False, None, True], "day": [*days, *days]}), path
+    )
+    labels = ["True", "False", "True"]
+    write_parquet(correction_of(path, labels, {0: "False"}, label="y"), tmp_path / "new.parquet")
+    new = parquet.read_table(tmp_path / "new.parquet").to_pydict()
+    assert new == {"y": [False, False, None, True], "day": [*days, *days]}
+    labels = ["2024-01-01", "2024-01-02"] * 2
+    write_parquet(
+        correction_of(path, labels, {0: labels[1]}, label="day"), tmp_path / "day.parquet"
+    )
+    assert parquet.read_table(tmp_path / "day.parquet").to_pydict()["day"] == [
+        days[1],
+        days[1],
+        *days,
+    ]
+    unfit = correction_of(path, ["True", "False", "True"], {0: "perhaps"}, label="y")
+    with pytest.raises(LabelNoiseError, match="holds bool only"):
+        write_parquet(unfit, tmp_path / "no")
+
+
 def test_named_data_become_a_list_of_labels(tmp_path: Path) -> None:
     out = tmp_path / "labels.csv"
     write_listing(correction_of(Path("digits"), ["3", "4", "3"], {0: "4"}, bad=(1,)), out)
@@ -265,6 +292,47 @@ def test_a_training_part_keeps_its_folder_and_the_test_part_comes_along(
     found = tree(tmp_path / "new")
     assert found["train/cat/3.jpg"] == "dog/3.jpg"
     assert found["test/cat/9.jpg"] == "test"
+
+
+def test_a_class_may_be_called_as_the_part_that_it_lies_in(tmp_path: Path) -> None:
+    """Of bus, car and train, in `train`: the second folder is the class, whatever it is called."""
+    root = tmp_path / "traffic"
+    ids = tuple(f"train/{name}/1.jpg" for name in ("bus", "car", "train"))
+    for name in ids:
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(name)
+    correction = correction_of(root, ["bus", "car", "train"], {2: "bus"}, ids=ids)
+    write_folder(correction, tmp_path / "new")
+    assert set(tree(tmp_path / "new")) == {*ids[:2], "train/bus/1-from-train.jpg"}
+    (root / "notes").mkdir()
+    (root / "notes" / "1.jpg").write_text("no part")  # so that `train` is a class of its own
+    every = correction_of(root, ["notes", "train"], {1: "bus"}, ids=("notes/1.jpg", ids[2]))
+    write_folder(every, tmp_path / "other")
+    assert set(tree(tmp_path / "other")) == {*ids[:2], "notes/1.jpg", "bus/train/1.jpg"}
+
+
+def test_a_folder_that_two_links_lead_to_comes_along_twice_as_it_was_read(
+    animals: Path, tmp_path: Path
+) -> None:
+    (animals / "wolf").symlink_to(animals / "dog")
+    (animals / "cat" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    ids = (*IDS, "wolf/1.jpg", "wolf/3.jpg")
+    assert sorted(name for files in Tree.of(animals).folders.values() for name in files) == sorted(
+        (*ids, "cat/gone.jpg")
+    )
+    before = [*BEFORE, "wolf", "wolf"]
+    write_folder(correction_of(animals, before, {4: "cat"}, ids=ids), tmp_path / "new")
+    expected = {**tree(animals), "wolf/3.jpg": "dog/3.jpg", "cat/1-from-wolf.jpg": "dog/1.jpg"}
+    expected.pop("wolf/1.jpg", None)  # rglob follows links of folders in some versions only
+    assert tree(tmp_path / "new") == expected
+    assert (tmp_path / "new" / "cat" / "gone.jpg").is_symlink()
+
+
+def test_a_file_that_is_gone_is_not_left_out_in_silence(animals: Path, tmp_path: Path) -> None:
+    (animals / "dog" / "3.jpg").unlink()
+    with pytest.raises(LabelNoiseError, match=r"no file 'dog/3.jpg' any more: audit it again"):
+        write_folder(correction_of(animals, BEFORE, {}, ids=IDS), tmp_path / "new")
+    write_folder(correction_of(animals, BEFORE, {}, bad=(3,), ids=IDS), tmp_path / "new")
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", ".hidden", "..", "c\0d", " cat "])

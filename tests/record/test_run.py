@@ -236,6 +236,13 @@ def test_packed_run_gives_the_same_numbers(folder: Path, tmp_path: Path) -> None
 def test_a_folder_or_file_that_is_no_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(LabelNoiseError, match="is not a run"):
         Run(tmp_path)
+    (tmp_path / "audit" / "model").mkdir(parents=True)
+    (tmp_path / "audit" / "model" / "header.json").write_text("{}")
+    model = tmp_path / "audit" / "model"
+    with pytest.raises(LabelNoiseError, match=f"is not a run: .*; give {model}$"):
+        Run(model.parent)
+    with pytest.raises(LabelNoiseError, match=r"is not a run: it has no header.json$"):
+        Run(tmp_path / "nowhere")
     (tmp_path / "some.json.gz").write_bytes(b"not gzip")
     with pytest.raises(LabelNoiseError, match="is not a packed run"):
         Run(tmp_path / "some.json.gz")

@@ -1,28 +1,29 @@
 """Apply: a corrected copy of the labels, with a log of every change, that can be taken back.
 
 The original is only read. Beside the copy `NEW` lie `NEW.changes.csv`, one line for every label
-that was decided to be another or to be left out, and `NEW.applied.json`, a list of all that was
-made with sizes and times, by which `undo` removes it and nothing else.
+in which the copy differs from the data, and `NEW.applied.json`, a list of all that was made with
+sizes and times, by which `undo` removes it and nothing else. What was not decided stays as it is in
+the data, even where the audit planted another label to try itself out.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelnoise.audit.decisions import BAD, KEEP, WORDS, Decision, read_decisions
-from labelnoise.audit.findings import Findings
+from labelnoise.audit.decisions import BAD, WORDS, Decision, read_decisions
 from labelnoise.audit.source import reread
 from labelnoise.audit.store import read_findings, read_source
 from labelnoise.audit.writers import Correction, Writer, writer_of
 from labelnoise.data.tree import text
 from labelnoise.errors import LabelNoiseError
+from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import mendable, write_atomically
 
 CHANGES = ".changes.csv"
@@ -40,12 +41,14 @@ class Applied:
         out: The corrected copy.
         changes: The log.
         counts: How many decisions there were of each word.
-        planted: How many labels differ from the data because the audit planted noise in them.
+        changed: How many labels of the copy are others than in the data.
+        planted: How many labels the audit had planted to try itself out.
     """
 
     out: Path
     changes: Path
     counts: dict[str, int]
+    changed: int
     planted: int
 
 
@@ -67,28 +70,28 @@ def apply(
         data_dir: Where named data lie.
     """
     out = Path(os.path.abspath(out))
-    made = (out, _beside(out, CHANGES), _beside(out, APPLIED))
-    if there := next((path for path in made if os.path.lexists(path)), None):
-        raise LabelNoiseError(f"{there} exists: choose another --out, nothing is overwritten")
+    made = (_beside(out, CHANGES), _beside(out, APPLIED), out)
+    _nothing_at(made)
     source = read_source(folder)
     writer = writer_of(source["data"])
     dataset = reread(source, data_dir)
-    findings = read_findings(folder, lambda: dataset)
-    decided = read_decisions(decisions, findings, new_classes=writer.new_classes)
+    findings = read_findings(folder)
+    decided = read_decisions(decisions, findings, writer.read_again)
     correction = Correction(
         source=source,
         dataset=dataset,
-        labels=_labels(findings, decided),
+        decided={one.row: one.label for one in decided},
         bad=frozenset(one.row for one in decided if one.word == BAD),
         link=link,
     )
     if correction.path.is_dir() and out.is_relative_to(correction.path.resolve()):
         raise LabelNoiseError(f"{out} lies in the data: choose another --out")
-    _make(out, writer, correction, lambda path: _write_log(path, findings, decided))
+    _make(made, writer, correction, decided)
     given = (findings.classes[label] for label in findings.given.tolist())
     planted = sum(one != other for one, other in zip(given, correction.before, strict=True))
-    counts = Counter(one.word for one in decided)
-    return Applied(out, made[1], {word: counts[word] for word in WORDS}, planted)
+    found = Counter(one.word for one in decided)
+    counts = {word: found[word] for word in WORDS}
+    return Applied(out, made[0], counts, len(correction.changed), planted)
 
 
 def undo(out: Path) -> int:
@@ -121,44 +124,54 @@ def undo(out: Path) -> int:
     return len(traces)
 
 
+def _nothing_at(paths: Sequence[Path]) -> None:
+    if there := next((path for path in paths if os.path.lexists(path)), None):
+        raise LabelNoiseError(f"{there} exists: choose another --out, nothing is overwritten")
+
+
 def _beside(out: Path, suffix: str) -> Path:
     return out.with_name(out.name + suffix)
 
 
-def _labels(findings: Findings, decided: Sequence[Decision]) -> list[str]:
-    """What each label is to be: as given, unless it was decided otherwise."""
-    labels = [findings.classes[label] for label in findings.given.tolist()]
-    for decision in decided:
-        labels[decision.row] = decision.label
-    return labels
-
-
 def _make(
-    out: Path, writer: Writer, correction: Correction, write_log: Callable[[Path], None]
+    made: Sequence[Path], writer: Writer, correction: Correction, decided: Sequence[Decision]
 ) -> None:
-    """All that is made, or nothing: the copy gets its name last."""
-    draft, log, record = _beside(out, ".part"), _beside(out, CHANGES), _beside(out, APPLIED)
+    """All that is made, or nothing: under a name that nobody has, and the copy comes out last."""
+    out = made[-1]
     with mendable(out, "free some space or choose another place"):
+        drafts = Path(tempfile.mkdtemp(prefix=".labelnoise-", dir=out.parent))
+        placed: list[Path] = []
         try:
+            draft = drafts / out.name
             writer.write(correction, draft)
-            write_log(log)
-            _write_record(record, draft, correction)
-            draft.rename(out)
+            _write_log(_beside(draft, CHANGES), correction, decided)
+            _write_record(_beside(draft, APPLIED), draft, correction)
+            _nothing_at(made)  # it takes a while to copy a folder
+            for place in made:
+                (drafts / place.name).rename(place)
+                placed.append(place)
         except BaseException:
-            for path in (draft, log, record):
-                _discard(path)
+            for place in placed:
+                _discard(place)
             raise
+        finally:
+            shutil.rmtree(drafts)
 
 
-def _write_log(path: Path, findings: Findings, decided: Sequence[Decision]) -> None:
-    with path.open("x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("sample_id", "row", "before", "after", "decision"))
-        for one in decided:
-            if one.word != KEEP:
-                after = "" if one.word == BAD else one.label
-                before = findings.classes[findings.given[one.row]]
-                writer.writerow((findings.ids[one.row], one.row, before, after, one.word))
+def _write_log(path: Path, correction: Correction, decided: Sequence[Decision]) -> None:
+    """A line for every label that is another in the copy, or not in it."""
+    lines = [
+        (
+            correction.name(one.row),
+            one.row,
+            correction.before[one.row],
+            correction.changed.get(one.row, ""),
+            one.word,
+        )
+        for one in decided
+        if one.row in correction.changed or one.row in correction.bad
+    ]
+    write_csv(path, ("sample_id", "row", "before", "after", "decision"), lines)
 
 
 def _write_record(path: Path, made: Path, correction: Correction) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,19 +30,25 @@ class Decision:
     label: str
 
 
-def read_decisions(path: Path, findings: Findings, *, new_classes: bool) -> list[Decision]:
+ReadAgain = Callable[[str], str | None]
+
+
+def read_decisions(
+    path: Path, findings: Findings, read_again: ReadAgain | None = None
+) -> list[Decision]:
     """Read decisions on an audit, in the order of the data; what does not fit it is an error.
 
     Args:
         path: The file that the page exported. The column `row` may be left out.
         findings: The audit.
-        new_classes: Whether a label may be one that no sample has yet.
+        read_again: What a label that no sample has yet would be read as; without, a label must be
+            one of the audit's.
     """
     found: dict[int, Decision] = {}
     row_of = _finder(findings)
     for number, line in _lines(path):
         try:
-            decision = _decision(line, row_of, findings, new_classes)
+            decision = _decision(line, row_of, findings, read_again)
             before = found.setdefault(decision.row, decision)
             if before != decision:
                 raise LabelNoiseError(f"sample {line['sample_id']!r} is decided twice")
@@ -57,7 +63,9 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
             reader = csv.DictReader(file, strict=True, restval="")
             lines = [(reader.line_num, line) for line in reader]
     except OSError as error:
-        raise LabelNoiseError(f"{path}: {error.strerror or error}") from error
+        raise LabelNoiseError(
+            f"{path}: {error.strerror or error}; name what report.html saves by 'Export decisions'"
+        ) from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise LabelNoiseError(f"{path}: cannot be read ({error})") from error
     for name in HEADING:
@@ -69,7 +77,10 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def _decision(
-    line: Mapping[str, str], row_of: Callable[[str, str], int], findings: Findings, new: bool
+    line: Mapping[str, str],
+    row_of: Callable[[str, str], int],
+    findings: Findings,
+    read_again: ReadAgain | None,
 ) -> Decision:
     row = row_of(line["sample_id"], line.get("row", ""))
     given, word, label = findings.classes[findings.given[row]], line["decision"], line["new_label"]
@@ -86,9 +97,22 @@ def _decision(
         return Decision(row, word, given)
     if not label:
         raise LabelNoiseError("'relabel' without a new label")
-    if label not in findings.classes and not new:
-        raise unknown("class", label, findings.classes)
+    if label == given:  # what was suggested may be what was given
+        return Decision(row, KEEP, given)
+    if label not in findings.classes:
+        _check_new(label, findings.classes, read_again)
     return Decision(row, word, label)
+
+
+def _check_new(label: str, classes: Sequence[str], read_again: ReadAgain | None) -> None:
+    """Refuse a label that would be none, or another, when the copy is read."""
+    if read_again is None:
+        raise unknown("class", label, classes)
+    name = read_again(label)
+    if name is None:
+        raise LabelNoiseError(f"{label!r} is read as a missing label: choose another word")
+    if name != label:
+        raise LabelNoiseError(f"{label!r} is read as {name!r}: write that")
 
 
 def _finder(findings: Findings) -> Callable[[str, str], int]:

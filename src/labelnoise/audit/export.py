@@ -6,8 +6,6 @@ Studio's tasks with predictions.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,11 @@ from labelnoise.audit.decisions import RELABEL, Decision, read_decisions
 from labelnoise.audit.exhibit import TEXT, exhibits, file_of
 from labelnoise.audit.findings import COLUMNS, Findings
 from labelnoise.audit.source import reread
-from labelnoise.audit.store import read_findings, read_order, read_source
+from labelnoise.audit.store import read_findings, read_source
 from labelnoise.audit.writers import writer_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import write_atomically
 
 CLEANLAB = ("is_label_issue", "label_quality", "given_label", "predicted_label")
@@ -49,12 +48,7 @@ class Exported:
     @cached_property
     def findings(self) -> Findings:
         """What was found, in the order of the data."""
-        return read_findings(self.folder, lambda: self.dataset)
-
-    @cached_property
-    def worst_first(self) -> list[int]:
-        """All rows, as the table of issues has them."""
-        return read_order(self.folder, self.findings)
+        return read_findings(self.folder)
 
     @cached_property
     def decided(self) -> Sequence[Decision]:
@@ -62,7 +56,7 @@ class Exported:
         if self.decisions is None:
             return ()
         writer = writer_of(read_source(self.folder)["data"])
-        return read_decisions(self.decisions, self.findings, new_classes=writer.new_classes)
+        return read_decisions(self.decisions, self.findings, writer.read_again)
 
 
 def export(
@@ -87,29 +81,34 @@ def export(
     """
     if to not in EXPORTERS:
         raise unknown("tool", to, EXPORTERS)
+    if decisions is not None and not EXPORTERS[to].decisions:
+        takes = " or ".join(name for name, tool in EXPORTERS.items() if tool.decisions)
+        raise LabelNoiseError(
+            f"{to} has no place for decisions: leave --decisions out, or --to {takes}"
+        )
     if out.exists():
         raise LabelNoiseError(f"{out} exists: choose another --out, nothing is overwritten")
-    return EXPORTERS[to](Exported(folder, data_dir, decisions), out)
+    return EXPORTERS[to].write(Exported(folder, data_dir, decisions), out)
 
 
 def _to_cleanlab(audit: Exported, out: Path) -> int:
     """The table of `CleanLearning.find_label_issues`, one line a row of the data, in order."""
     rows = audit.findings.rows(range(len(audit.findings.given)))
-    return _write_csv(out, CLEANLAB, rows)
+    return write_csv(out, CLEANLAB, ([line[name] for name in CLEANLAB] for line in rows))
 
 
 def _to_csv(audit: Exported, out: Path) -> int:
     """The issues, worst first, and what was decided about them."""
     decided = {one.row: one for one in audit.decided}
-    order = audit.worst_first
+    order = audit.findings.worst_first()
 
-    def lines() -> Iterable[dict[str, Any]]:
-        for row, line in zip(order, audit.findings.rows(order), strict=True):
+    def lines() -> Iterable[Sequence[object]]:
+        for row, line in zip(order.tolist(), audit.findings.rows(order), strict=True):
             one = decided.get(row)
             new = one.label if one and one.word == RELABEL else ""
-            yield {**line, "decision": one.word if one else "", "new_label": new}
+            yield (*line.values(), one.word if one else "", new)
 
-    return _write_csv(out, (*COLUMNS, "decision", "new_label"), lines())
+    return write_csv(out, (*COLUMNS, "decision", "new_label"), lines())
 
 
 def _to_fiftyone(audit: Exported, out: Path) -> int:
@@ -138,37 +137,43 @@ def _to_fiftyone(audit: Exported, out: Path) -> int:
 def _to_label_studio(audit: Exported, out: Path) -> int:
     """Tasks for the labels that are flagged, worst first, and beside them the interface (.xml)."""
     found = audit.findings
-    flagged = [row for row in audit.worst_first if found.issue[row]]
-    shown = list(exhibits(audit.dataset, flagged))
-    lines = list(found.rows(flagged))
+    flagged = [row for row in found.worst_first().tolist() if found.issue[row]]
+    interface = out.with_suffix(".xml")
+    if interface == out or interface.exists():
+        raise LabelNoiseError(f"{interface} is for the interface: choose another --out")
+    values, kind = _task_values(audit.dataset, flagged)
     tasks = [
         {
             "data": {
-                FIELD: _task_value(audit.dataset, row, exhibit),
+                FIELD: values[row],
                 **{key: line[key] for key in ("sample_id", "given_label", "label_quality")},
             },
             "predictions": [_prediction(line)],
         }
-        for row, line, exhibit in zip(flagged, lines, shown, strict=True)
+        for row, line in zip(flagged, found.rows(flagged), strict=True)
     ]
-    interface = out.with_suffix(".xml")
-    if interface == out or interface.exists():
-        raise LabelNoiseError(f"{interface} is for the interface: choose another --out")
     _write_json(out, tasks)
-    kind = next((key for key in OBJECTS if shown and key in shown[0]), TEXT)
     text = _interface(OBJECTS[kind], found.classes)
     write_atomically(interface, lambda file: file.write(text.encode()))
     return len(tasks)
 
 
-def _task_value(dataset: Dataset, row: int, exhibit: dict[str, Any]) -> Any:
-    """What Label Studio shows: a file that it serves itself, an image, a text, or a table."""
-    file = file_of(dataset, row)
-    if file is not None and "image" in exhibit:
-        return f"/data/local-files/?d={quote(str(file.resolve()).lstrip('/'))}"
-    if "table" in exhibit:
-        return dict(exhibit["table"])
-    return exhibit.get("image", exhibit.get("text"))
+def _task_values(dataset: Dataset, rows: Sequence[int]) -> tuple[dict[int, Any], str]:
+    """What Label Studio shows of each row, and of which kind it is.
+
+    A file that it serves itself is only addressed; all else, an image, a text or a table, is in it.
+    """
+    files = {row: file for row in rows if (file := file_of(dataset, row)) is not None}
+    values: dict[int, Any] = {
+        row: f"/data/local-files/?d={quote(str(file.resolve()).lstrip('/'))}"
+        for row, file in files.items()
+    }
+    kind = "image" if files else TEXT
+    held = [row for row in rows if row not in files]
+    for row, exhibit in zip(held, exhibits(dataset, held), strict=True):
+        kind = next(key for key in OBJECTS if key in exhibit)
+        values[row] = dict(exhibit[kind]) if kind == "table" else exhibit[kind]
+    return values, kind
 
 
 def _prediction(line: dict[str, Any]) -> dict[str, Any]:
@@ -195,27 +200,28 @@ def _interface(tag: str, classes: Sequence[str]) -> str:
     )
 
 
-def _write_csv(out: Path, heading: Sequence[str], lines: Iterable[dict[str, Any]]) -> int:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, heading, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    count = 0
-    for line in lines:
-        writer.writerow(line)
-        count += 1
-    write_atomically(out, lambda file: file.write(text.getvalue().encode()))
-    return count
-
-
 def _write_json(out: Path, data: Any) -> None:
     text = json.dumps(data)
     write_atomically(out, lambda file: file.write(text.encode()))
 
 
-EXPORTERS: dict[str, Callable[[Exported, Path], int]] = {
-    "cleanlab": _to_cleanlab,
-    "fiftyone": _to_fiftyone,
-    "label-studio": _to_label_studio,
-    "csv": _to_csv,
+@dataclass(frozen=True)
+class Exporter:
+    """How an audit is written for a tool.
+
+    Attributes:
+        write: Writes it; how many samples there were.
+        decisions: Whether decisions go with it.
+    """
+
+    write: Callable[[Exported, Path], int]
+    decisions: bool = False
+
+
+EXPORTERS: dict[str, Exporter] = {
+    "cleanlab": Exporter(_to_cleanlab),
+    "fiftyone": Exporter(_to_fiftyone),
+    "label-studio": Exporter(_to_label_studio),
+    "csv": Exporter(_to_csv, decisions=True),
 }
 """What writes an audit for a tool, by the tool's name."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelnoise.record.disk import write_atomically
+from labelnoise.record.csvfile import write_csv
 
 Numbers = NDArray[np.float64]
 
@@ -80,13 +78,9 @@ class Findings:
 
     def write_csv(self, path: Path | str) -> None:
         """Write the table of issues, worst first."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_rounded(row) for row in self.rows())
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+        write_csv(path, COLUMNS, map(_rounded, self.rows()))
 
     def expected_precision(self, budget: int | None = None) -> float | None:
         """How many of the flagged labels should be wrong, or of the `budget` worst of all."""
@@ -115,8 +109,6 @@ class Findings:
         }
 
 
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+def _rounded(row: dict[str, Any]) -> list[Any]:
     """Six digits are enough for a person, and keep a file small."""
-    return {
-        key: f"{value:.6f}" if isinstance(value, float) else value for key, value in row.items()
-    }
+    return [f"{value:.6f}" if isinstance(value, float) else value for value in row.values()]

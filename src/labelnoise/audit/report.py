@@ -35,6 +35,7 @@ def write_report(
     dataset: Dataset,
     *,
     most: int = MOST,
+    planted: str | None = None,
 ) -> int:
     """Write the page of an audit.
 
@@ -43,6 +44,7 @@ def write_report(
         findings: What the audit says, in the order of the data.
         dataset: The data it is of.
         most: How many suspects to show at most.
+        planted: The noise that was planted to try the audit out.
 
     Returns:
         How many are shown: those that are flagged, and some of the next worst.
@@ -53,6 +55,7 @@ def write_report(
         "made": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}",
         "version": labelnoise.__version__,
         "audit": identity(findings),
+        "planted": planted,
         "new_classes": writer_of(dataset.name).new_classes,
         **_overview(findings),
         "suspects": _columns(findings, dataset, rows),

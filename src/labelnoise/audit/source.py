@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labelnoise.data import Columns, read
+from labelnoise.data import Columns, base_of, is_own, read
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.formats import format_of
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.parts import digest
 
 Source = Mapping[str, Any]
-"""What `summary.json` says of the data: `data`, `label`, `image`, `text` and their `digest`."""
+"""What `summary.json` says of the data: `data`, their `digest`, the `label`, `image` and `text`
+columns, and the `noise` that was planted."""
 
 
-def source_of(dataset: Dataset, data: str, columns: Columns) -> dict[str, Any]:
-    """What to note of the data of an audit."""
+def source_of(
+    dataset: Dataset, data: str, columns: Columns, *, noise: str = "none"
+) -> dict[str, Any]:
+    """What to note of the data of an audit, so that it can be read from any working folder.
+
+    Args:
+        dataset: The data as they were read.
+        data: What was asked for: a name or a path, perhaps with a change.
+        columns: What was said of the columns.
+        noise: Wrong labels that were planted.
+    """
+    label, base = columns.label, base_of(data)
+    if is_own(base):
+        path = os.path.abspath(os.path.expanduser(base))
+        data = path + data.removeprefix(base)
+        form = format_of(Path(path))
+        if label is not None and form is not None and form.label_is_file:
+            label = os.path.abspath(os.path.expanduser(label))
     return {
         "data": data,
-        "label": columns.label,
+        "noise": noise,
+        "label": label,
         "image": columns.image,
         "text": columns.text,
         "digest": digest(dataset),

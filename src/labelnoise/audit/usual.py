@@ -16,6 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from labelnoise.audit.findings import Findings
+from labelnoise.data.cells import Column, Numbers
+from labelnoise.data.encode import numbers_in
+from labelnoise.data.numerals import PARSERS
 
 Cells = Mapping[str, str]
 Beside = tuple[str, str, str, str]
@@ -26,22 +29,43 @@ MOST_CELLS = 2_000_000  # in all
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column: what is usual in each class, and how much it varies; None if it is no number."""
+class Words:
+    """A column of categories: the most frequent one of each class."""
 
     usual: Sequence[str]
-    middle: Sequence[float]
-    spread: float | None
 
     def tells(self, value: str, given: int, suggested: int) -> float:
         """How much a value speaks for the suggested label and against the given one."""
-        if self.spread is None:
-            return float(value == self.usual[suggested]) - float(value == self.usual[given])
-        number = _number(value)
-        if number is None:
-            return 0.0
+        word = value.strip()
+        return float(word == self.usual[suggested]) - float(word == self.usual[given])
+
+
+@dataclass(frozen=True)
+class Measures:
+    """A column of numbers or dates, read as the encoder reads them.
+
+    Attributes:
+        kind: How a cell is read.
+        middle: The median of each class, NaN where it has no number.
+        spread: How much they vary.
+    """
+
+    kind: str
+    middle: Sequence[float]
+    spread: float
+
+    @property
+    def usual(self) -> list[str]:
+        """The median of each class as it is shown."""
+        show = _day if self.kind == "date" else "{:.4g}".format
+        return ["" if math.isnan(value) else show(value) for value in self.middle]
+
+    def tells(self, value: str, given: int, suggested: int) -> float:
+        """How much a value speaks for the suggested label and against the given one."""
+        number = _number(value, self.kind)
         far, near = abs(number - self.middle[given]), abs(number - self.middle[suggested])
-        return (far - near if given != suggested else far) / self.spread
+        told = float(far - near if given != suggested else far) / self.spread
+        return told if math.isfinite(told) else 0.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,7 @@ class Usual:
         return [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
 
     @cached_property
-    def _columns(self) -> dict[str, Column]:
+    def _columns(self) -> dict[str, Words | Measures]:
         looked_at = [[self.cells(row) for row in rows] for rows in self._rows()]
         names = self.cells(0)
         return {
@@ -88,22 +112,28 @@ class Usual:
         return chosen
 
 
-def _column(by_class: Sequence[Sequence[str]]) -> Column:
-    numbers = [[_number(value) for value in values if value.strip()] for values in by_class]
-    flat = [number for values in numbers for number in values]
-    if flat and all(number is not None for number in flat):
-        middle = [float(np.median(values)) if values else math.nan for values in numbers]  # type: ignore[arg-type]
-        spread = float(np.std(np.array(flat, dtype=np.float64))) or 1.0
-        return Column(
-            [f"{value:.4g}" if value == value else "" for value in middle], middle, spread
-        )
-    common = [Counter(values).most_common(1) for values in by_class]
-    return Column([found[0][0] if found else "" for found in common], (), None)
+def _column(by_class: Sequence[Sequence[str]]) -> Words | Measures:
+    found = numbers_in(Column("", [value for values in by_class for value in values]))
+    if found is None or np.isnan(found[1]).all():
+        common = [Counter(map(str.strip, values)).most_common(1) for values in by_class]
+        return Words([found[0][0] if found else "" for found in common])
+    kind, flat = found
+    middle = [_median(numbers) for numbers in np.split(flat, np.cumsum([*map(len, by_class)])[:-1])]
+    return Measures(kind, middle, float(np.nanstd(flat)) or 1.0)
 
 
-def _number(text: str) -> float | None:
+def _number(cell: str, kind: str) -> float:
+    """As it is read, NaN where there is none."""
     try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+        return PARSERS[kind](cell)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _median(numbers: Numbers) -> float:
+    known = numbers[~np.isnan(numbers)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def _day(days: float) -> str:
+    return str(np.datetime64(0, "D") + np.timedelta64(math.floor(days), "D"))

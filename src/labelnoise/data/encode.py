@@ -92,13 +92,20 @@ def width(encoding: Encoding) -> int:
 # --- what a column is -----------------------------------------------------------------------------
 
 
-def _fit_column(column: Column, quantiles: int) -> dict[str, Any]:
+def numbers_in(column: Column) -> tuple[str, Numbers] | None:
+    """How a column is read as numbers, and these, NaN where there is none; nothing if it is not."""
     for kind, allowed in (*((kind, 0.0) for kind in PARSERS), ("number", STRANGE)):
         numbers, strange = parsed_numbers(column, kind, allowed * len(column.cells))
         # A few words among few numbers are categories such as 1, 2, 3, more.
         if numbers is not None and not (strange and len(np.unique(numbers)) <= FEW):
-            fitted = _fit_numbers(column.name, numbers, kind, quantiles)
-            return {"name": column.name, **fitted}
+            return kind, numbers
+    return None
+
+
+def _fit_column(column: Column, quantiles: int) -> dict[str, Any]:
+    if found := numbers_in(column):
+        kind, numbers = found
+        return {"name": column.name, **_fit_numbers(column.name, numbers, kind, quantiles)}
     return {"name": column.name, **_fit_categories(column.cells)}
 
 

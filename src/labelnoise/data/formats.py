@@ -21,17 +21,19 @@ class Format:
     Attributes:
         read: Reads a file to train on, given what the user said of its columns.
         rows: Reads a file to predict, given what the model knows of its own data.
+        label_is_file: Whether `--label` names a file rather than a column.
     """
 
     read: Callable[[Path, Columns], Dataset]
     rows: Callable[[Path, Known, Columns], Rows]
+    label_is_file: bool = False
 
 
 TABLE = Format(read_table, table_rows)
 
 FORMATS: dict[str, Format] = {
     ".npz": Format(read_npz, npz_rows),
-    ".npy": Format(read_npy, npy_rows),
+    ".npy": Format(read_npy, npy_rows, label_is_file=True),
     ".csv": TABLE,
     ".tsv": TABLE,
     ".parquet": TABLE,

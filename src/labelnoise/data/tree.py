@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Tree:
         others: Counter[str] = Counter()
         try:
             folders = {
-                entry.name: sorted(_below(entry.path, entry.name, {_identity(str(path))}, others))
+                entry.name: sorted(_images(entry, {_identity(str(path))}, others))
                 for entry in _visible(str(path))
                 if os.path.isdir(entry.path)
             }
@@ -57,13 +57,17 @@ class Tree:
         others.update(_suffix(name) for name in files if _suffix(name) not in SUFFIXES)
         return cls(path, folders, [name for name in files if _suffix(name) in SUFFIXES], others)
 
+    @property
+    def split(self) -> bool:
+        """Whether there is a folder `train` of class folders, and at most a test part beside it."""
+        filled = {name for name, files in self.folders.items() if files}
+        return TRAIN in filled and filled <= {TRAIN, *TESTS} and self._has_classes(TRAIN)
+
     def parts(self) -> tuple[Group, Group]:
         """The class folders of the data, and those of the test part, which there may not be."""
-        filled = {name for name, files in self.folders.items() if files}
-        split = TRAIN in filled and filled <= {TRAIN, *TESTS} and self._has_classes(TRAIN)
-        if not split:
+        if not self.split:
             return self.folders, {}
-        tests = [name for name in TESTS if name in filled]
+        tests = [name for name in TESTS if self.folders.get(name)]
         test = next(filter(self._has_classes, tests), None)
         if aside := [name for name in tests if name != test]:
             warnings.warn(f"{self.path}: {' and '.join(aside)} is left aside", stacklevel=3)
@@ -100,27 +104,48 @@ class Tree:
         return groups
 
 
-def _visible(folder: str) -> list[os.DirEntry[str]]:
+def files_below(path: Path) -> list[str]:
+    """All files below a folder, hidden ones too, relative to it."""
+    return [name.removeprefix("/") for name in _below(str(path), "", set(), _entries)]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        shown = [e for e in entries if not e.name.startswith(".") and e.name != UNPACKED]
-    return sorted(shown, key=lambda entry: entry.name)
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _visible(folder: str) -> list[os.DirEntry[str]]:
+    shown = _entries(folder)
+    return [e for e in shown if not e.name.startswith(".") and e.name != UNPACKED]
+
+
+def _images(
+    folder: os.DirEntry[str], above: set[tuple[int, int]], others: Counter[str]
+) -> Iterator[str]:
+    """The images below a folder; other files are counted."""
+    for name in _below(folder.path, folder.name, above, _visible):
+        if _suffix(name) in SUFFIXES:
+            yield name
+        else:
+            others[_suffix(name)] += 1
 
 
 def _below(
-    folder: str, name: str, above: set[tuple[int, int]], others: Counter[str]
+    folder: str,
+    name: str,
+    above: set[tuple[int, int]],
+    look: Callable[[str], list[os.DirEntry[str]]],
 ) -> Iterator[str]:
-    """The images below a folder; `above` are the folders around it, against links in a circle."""
+    """The files below a folder; `above` are the folders around it, against links in a circle."""
     here = _identity(folder)
     if here in above:
         return
-    for entry in _visible(folder):
+    for entry in look(folder):
         inner = f"{name}/{entry.name}"
         if os.path.isdir(entry.path):
-            yield from _below(entry.path, inner, above | {here}, others)
-        elif _suffix(entry.name) in SUFFIXES:
-            yield inner
+            yield from _below(entry.path, inner, above | {here}, look)
         else:
-            others[_suffix(entry.name)] += 1
+            yield inner
 
 
 def _identity(folder: str) -> tuple[int, int]:

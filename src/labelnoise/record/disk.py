@@ -49,6 +49,8 @@ def mendable(path: Path, remedy: str) -> Iterator[None]:
     except Timeout:  # an OSError too, but no fault of the disk
         raise
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path.parent.exists():
+            remedy = f"make the folder {path.parent} first"
         raise LabelNoiseError(
             f"cannot write {path}: {error.strerror or error}; {remedy}"
         ) from error

@@ -56,7 +56,9 @@ class Run:
             if not (isinstance(self.header, dict) and "spec" in self.header):
                 raise LabelNoiseError(f"{self.path / HEADER} is damaged: it has no spec")
         else:
-            raise LabelNoiseError(f"{path} is not a run: it has no {HEADER}")
+            inside = next(iter(sorted(self.path.glob(f"*/{HEADER}"))), None)
+            hint = f"; give {inside.parent}" if inside else ""
+            raise LabelNoiseError(f"{path} is not a run: it has no {HEADER}{hint}")
 
     @property
     def done(self) -> bool:

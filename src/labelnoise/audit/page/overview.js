@@ -18,6 +18,8 @@ function writeHead() {
     `Made ${report.made} by labelnoise ${report.version}.`,
   ];
   byId("made").textContent = facts.join(" ");
+  byId("planted").hidden = !report.planted;
+  byId("planted").textContent = `Wrong labels (${report.planted}) were planted to try the audit out: what is shown as given is not always the label of your data.`;
 }
 
 function writeRate() {

@@ -13,6 +13,7 @@ from labelnoise.audit.writers.listing import write_listing
 from labelnoise.audit.writers.npz import write_npz
 from labelnoise.audit.writers.parquet import write_parquet
 from labelnoise.data import DATASETS, base_of
+from labelnoise.data.labels import label_name
 
 __all__ = ["WRITERS", "Correction", "Writer", "writer_of"]
 
@@ -23,20 +24,26 @@ class Writer:
 
     Attributes:
         write: Writes a corrected copy to a path that does not exist yet.
-        new_classes: Whether a label may be one that no sample has yet.
+        read_again: What a label that no sample has yet will be read as, nothing if as missing;
+            None where there can be no such label.
     """
 
     write: Callable[[Correction, Path], None]
-    new_classes: bool = False
+    read_again: Callable[[str], str | None] | None = None
+
+    @property
+    def new_classes(self) -> bool:
+        """Whether a label may be one that no sample has yet."""
+        return self.read_again is not None
 
 
 LISTING = Writer(write_listing)
-FOLDER = Writer(write_folder, new_classes=True)
+FOLDER = Writer(write_folder, str)  # a folder's name stays what it is
 WRITERS = {
     ".npz": Writer(write_npz),
-    ".csv": Writer(write_delimited, new_classes=True),
-    ".tsv": Writer(write_delimited, new_classes=True),
-    ".parquet": Writer(write_parquet, new_classes=True),
+    ".csv": Writer(write_delimited, label_name),
+    ".tsv": Writer(write_delimited, label_name),
+    ".parquet": Writer(write_parquet, label_name),
 }
 """By suffix of the file."""
 

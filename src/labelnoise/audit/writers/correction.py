@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +18,14 @@ class Correction:
     Attributes:
         source: What the data are.
         dataset: As they were read.
-        labels: (rows,) what each label is to be.
+        decided: What the label of a row is to be; of all others it stays.
         bad: Rows to leave out.
         link: Whether files may be linked rather than copied.
     """
 
     source: Source
     dataset: Dataset
-    labels: Sequence[str]
+    decided: Mapping[int, str]
     bad: frozenset[int]
     link: bool = False
 
@@ -42,8 +42,8 @@ class Correction:
     @cached_property
     def changed(self) -> Mapping[int, str]:
         """The rows that stay and whose label becomes another."""
-        pairs = enumerate(zip(self.before, self.labels, strict=True))
-        return {row: new for row, (old, new) in pairs if old != new and row not in self.bad}
+        kept = (pair for pair in self.decided.items() if pair[0] not in self.bad)
+        return {row: new for row, new in sorted(kept) if new != self.before[row]}
 
     def name(self, row: int) -> str:
         """What a row is called."""

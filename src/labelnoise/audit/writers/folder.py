@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from labelnoise.audit.writers.correction import Correction
-from labelnoise.data.tree import text
+from labelnoise.data.tree import Tree, files_below, text
 from labelnoise.errors import LabelNoiseError
 
 
 def write_folder(correction: Correction, out: Path) -> None:
     """Make the new tree; what was not audited, such as a test part, comes along as it is."""
     root = correction.path
-    rows = {correction.name(row): row for row in range(len(correction.labels))}
+    rows = {correction.name(row): row for row in range(len(correction.before))}
     bad = {correction.name(row) for row in correction.bad}
     stay = [name for name in files_below(root) if text(name) not in bad]
+    if lost := sorted(rows.keys() - bad - set(map(text, stay))):
+        raise LabelNoiseError(f"{root} has no file {lost[0]!r} any more: audit it again")
+    place_of_class = 1 if Tree.of(root).split else 0
     moved = [name for name in stay if rows.get(text(name)) in correction.changed]
     taken = set(stay) - set(moved)
     out.mkdir()
@@ -25,32 +27,17 @@ def write_folder(correction: Correction, out: Path) -> None:
         _bring(root / name, out / name, link=correction.link)
     for name in moved:
         row = rows[text(name)]
-        new = _moved(name, correction.before[row], correction.changed[row])
+        new = _moved(name, place_of_class, correction.changed[row])
         place = _free(new, taken, correction.before[row])
         taken.add(place)
         _bring(root / name, out / place, link=correction.link)
 
 
-def files_below(root: Path) -> Iterator[str]:
-    """All files below a folder, relative to it, links followed unless they lead in a circle."""
-    seen = set()
-    for folder, inner, files in os.walk(root, followlinks=True):
-        found = os.stat(folder)
-        if (found.st_dev, found.st_ino) in seen:
-            inner.clear()
-            continue
-        seen.add((found.st_dev, found.st_ino))
-        inner.sort()
-        for name in sorted(files):
-            yield Path(folder, name).relative_to(root).as_posix()
-
-
-def _moved(name: str, old: str, new: str) -> str:
-    """The name in another class folder, which is the first or, within `train`, the second."""
+def _moved(name: str, place: int, new: str) -> str:
+    """The name in another class folder, which is the one at this place of the path."""
     if new.startswith(".") or new.strip() != new or any(sign in new for sign in "/\\\0"):
         raise LabelNoiseError(f"{new!r} cannot be the name of a class folder: choose another")
     parts = list(PurePosixPath(name).parts)
-    place = 0 if text(parts[0]) == old else 1
     parts[place] = new
     return str(PurePosixPath(*parts))
 
@@ -68,6 +55,9 @@ def _free(name: str, taken: set[str], old: str) -> str:
 
 def _bring(file: Path, place: Path, *, link: bool) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
+    if file.is_symlink() and not file.exists():  # it leads nowhere, as it did
+        os.symlink(os.readlink(file), place)
+        return
     if not link:
         shutil.copy2(file, place)
         return

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from labelnoise.audit.writers.correction import Correction
+from labelnoise.record.csvfile import write_csv
 
 
 def write_listing(correction: Correction, out: Path) -> None:
     """Write the label of every row that stays."""
-    with out.open("x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("row", "label"))
-        for row, label in enumerate(correction.labels):
-            if row not in correction.bad:
-                writer.writerow((correction.name(row), label))
+    lines = (
+        (correction.name(row), correction.changed.get(row, label))
+        for row, label in enumerate(correction.before)
+        if row not in correction.bad
+    )
+    write_csv(out, ("row", "label"), lines)

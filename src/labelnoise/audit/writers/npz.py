@@ -23,7 +23,7 @@ WHOLE = ("x_test", "y_test")
 
 def write_npz(correction: Correction, out: Path) -> None:
     """Write the archive anew, array by array."""
-    stays = np.array([row not in correction.bad for row in range(len(correction.labels))])
+    stays = np.array([row not in correction.bad for row in range(len(correction.before))])
     with zipfile.ZipFile(correction.path) as before, zipfile.ZipFile(out, "x") as after:
         for entry in before.infolist():
             content = before.read(entry)

@@ -8,6 +8,7 @@ from typing import Any
 from labelnoise.audit.writers.correction import Correction
 from labelnoise.audit.writers.rows import label_column, rows_in_file
 from labelnoise.data.cells import read_cells
+from labelnoise.data.labels import label_name
 from labelnoise.errors import LabelNoiseError
 
 
@@ -21,12 +22,18 @@ def write_parquet(correction: Correction, out: Path) -> None:
     table = parquet.ParquetFile(correction.path).read()
     label = label_column(correction)
     values = table.column(label).to_pylist()
-    rows = rows_in_file(correction, read_cells(correction.path))
+    cells = read_cells(correction.path)
+    rows = rows_in_file(correction, cells)
     kind = table.schema.field(label).type
-    for row, new in correction.changed.items():
-        values[rows[row]] = new
+    # What a class is in the file, such as true or a date, where it occurs.
+    known = {
+        label_name(cell): value
+        for cell, value in zip(cells.column(label).cells, values, strict=True)
+    }
     try:
-        column = pyarrow.array([_typed(value, kind) for value in values], type=kind)
+        for row, new in correction.changed.items():
+            values[rows[row]] = known[new] if new in known else _typed(new, kind)
+        column = pyarrow.array(values, type=kind)
     except (pyarrow.ArrowException, ValueError) as error:
         raise LabelNoiseError(f"column {label!r} holds {kind} only ({error})") from error
     place = table.schema.get_field_index(label)
@@ -36,12 +43,10 @@ def write_parquet(correction: Correction, out: Path) -> None:
     parquet.write_table(table.filter(stays) if left_out else table, out)
 
 
-def _typed(value: Any, kind: Any) -> Any:
-    """A label that was text, as the number that the column holds."""
+def _typed(value: str, kind: Any) -> Any:
+    """A new label, as the number that the column holds."""
     from pyarrow import types
 
-    if not isinstance(value, str):
-        return value
     if types.is_integer(kind):
         return int(value)
     return float(value) if types.is_floating(kind) else value

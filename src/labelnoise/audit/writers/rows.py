@@ -24,7 +24,7 @@ def rows_in_file(correction: Correction, table: Table) -> list[int]:
     image = correction.source.get("image")
     images = list(table.column(image).cells) if image else None
     labelled = [row for row, cell in enumerate(written) if label_name(cell) is not None]
-    count = len(correction.labels)
+    count = len(correction.before)
     if len(labelled) == count:
         rows = labelled
     else:
@@ -43,7 +43,7 @@ def _in_order(names: list[str], rows: list[int], images: Sequence[str] | None) -
     found = []
     left = iter(rows)
     for name in names:
-        row = next((row for row in left if images and images[row] == name), None)
+        row = next((row for row in left if images and images[row].strip() == name), None)
         if row is None:
             raise LabelNoiseError(f"the table has no row of sample {name!r} any more: audit again")
         found.append(row)
