@@ -53,6 +53,7 @@ function searched(suspect) {
 
 function applyFilter() {
   const place = grid.place.get(grid.current) ?? 0;
+  const stuck = byId("bar").getBoundingClientRect().top <= 0 && !(narrow.matches && byId("filters").open);
   grid.shown = suspects.filter(matcher()).sort(ORDERS[byId("sort").value] ?? ORDERS.worst);
   grid.place = new Map(grid.shown.map((suspect, position) => [suspect, position]));
   if (!grid.place.has(grid.current)) grid.current = grid.shown[Math.min(place, grid.shown.length - 1)] ?? null;
@@ -60,6 +61,7 @@ function applyFilter() {
   lay();
   drawDetail();
   writeCounts();
+  if (stuck && grid.current) intoSight(grid.place.get(grid.current)); // what the bar tells made it higher
 }
 
 // From the heat map or a bar: the suspects of a pair, from the first on.

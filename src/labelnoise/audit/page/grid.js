@@ -7,9 +7,15 @@ const SUMMARY = 5; // columns of a table that a card has room for
 const LONG = Math.max(...classes.map((name) => name.length)) > 7; // two names have no room in one line
 const CARD = {
   image: {width: 132, height: LONG ? 196 : 176},
-  text: {width: 400, height: 148},
-  table: {width: 264, height: 72 + 22 * tableLines()},
+  text: {width: 400, height: 62 + 19 * textLines()},
+  table: {width: 264, height: 66 + 22 * tableLines()},
 }[KIND];
+
+// As many as the longest needs, within reason; the panel has the rest.
+function textLines() {
+  const longest = Math.max(0, ...suspects.map(({exhibit}) => exhibit.text?.length ?? 0));
+  return Math.min(Math.max(Math.ceil(longest / 45), 2), 5);
+}
 
 function tableLines() {
   const {table: columns = [], left = 0} = suspects[0]?.exhibit ?? {};
@@ -146,7 +152,7 @@ function intoSight(place) {
   const top = byId("list").getBoundingClientRect().top + line * step;
   const ceiling = byId("bar").offsetHeight + GAP;
   const floor = innerHeight - (narrow.matches ? byId("detail").offsetHeight : 0);
-  const lowest = ceiling + (line > 0 && step <= (floor - ceiling) / 3 ? step : 0);
+  const lowest = ceiling + (line > 0 && !narrow.matches && step <= (floor - ceiling) / 3 ? step : 0);
   if (top < ceiling) scrollBy(0, top - ceiling);
   else if (top > lowest) scrollBy(0, top - lowest);
   drawGrid();

@@ -68,8 +68,8 @@ function drawBars() {
   const largest = Math.max(...lines.map((line) => line.share));
   const most = ENDS.find((end) => end >= largest) ?? 1;
   const longest = Math.max(...classes.map((name) => name.length));
-  for (const id of ["bars", "axis"]) byId(id).style.setProperty("--names", `${Math.min(Math.max(longest, 2), 14)}ch`);
-  byId("axis").append(make("span", {}, "0"), make("span", {}, percent(most, 0)));
+  byId("bars").style.setProperty("--names", `${Math.min(Math.max(longest, 2), 14)}ch`);
+  byId("bars").append(make("div", {class: "axis", "aria-hidden": "true"}, make("span", {}, "0"), make("span", {}, percent(most, 0))));
   lines.sort((one, other) => other.share - one.share || other.flagged - one.flagged);
   byId("bars").append(...lines.map((line) => {
     const fill = make("i");
