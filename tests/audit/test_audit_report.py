@@ -124,3 +124,21 @@ def test_a_thousand_classes_do_not_become_a_million_cells(tmp_path: Path) -> Non
     data = data_of(tmp_path / "report.html", found, dataset)
     assert len(data["transition"]) == 1000
     assert (tmp_path / "report.html").stat().st_size < 200_000
+
+
+def test_all_cards_have_one_order_of_columns_and_one_word_for_missing_values(
+    tmp_path: Path,
+) -> None:
+    rows = [{"id": str(row), "size": str(10 * (row % 3)), "colour": "red"} for row in range(100)]
+    rows[7] |= {"size": "20", "colour": "NaN"}  # given b, of size 20 as c is
+    rows[50] |= {"size": " ", "colour": "n/a"}
+    dataset = dataset_of(originals=rows)
+    data = data_of(tmp_path / "report.html", findings_of(dataset, {7: 2, 50: 0}), dataset)
+    tables = [exhibit["table"] for exhibit in data["suspects"]["exhibit"]]
+    orders = {tuple(line[0] for line in table) for table in tables}
+    assert len(orders) == 1
+    assert orders.pop()[0] == "size"
+    by_row = dict(zip(data["suspects"]["row"], tables, strict=True))
+    assert ["size", "20", "10", "20"] in by_row[7]
+    assert ["colour", "", "red", "red"] in by_row[7]
+    assert ["size", "", "20", "0"] in by_row[50]

@@ -205,7 +205,7 @@ def test_moving_and_clearing(opened: Open, tmp_path: Path) -> None:
     assert columns > 1
     page.keyboard.press("ArrowDown")
     assert current(page) == str(columns)
-    press(page, "jp")
+    press(page, "jp")  # no keys: J beside K would be a trap for who moves by them elsewhere
     page.keyboard.press("ArrowLeft")
     assert current(page) == str(columns - 1)
     page.keyboard.press("End")
@@ -213,11 +213,13 @@ def test_moving_and_clearing(opened: Open, tmp_path: Path) -> None:
     page.keyboard.press("ArrowRight")
     assert current(page) == "11"
     page.keyboard.press("Home")
-    press(page, "kp")
+    press(page, "k")
+    page.keyboard.press("ArrowLeft")
     assert current(page) == "0"
     page.keyboard.press("n")
     assert current(page) == "1"
-    press(page, "pc")
+    page.keyboard.press("ArrowLeft")
+    press(page, "c")
     assert page.locator("#counts").inner_text() == "0 of 12 decided"
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
@@ -265,6 +267,85 @@ def test_all_that_is_shown_is_decided_and_undone_at_once(opened: Open, tmp_path:
     assert page.locator("#notice").is_hidden()
 
 
+def test_digits_name_their_class_and_elsewhere_its_place(opened: Open, tmp_path: Path) -> None:
+    digits = ("3", "0", "7")
+    page = opened(small_page(tmp_path, classes=digits)[0])
+    press(page, "701")  # of samples 0 (given 3), 1 (given 0); no class is called 1
+    rows = exported(page, tmp_path / "decisions.csv")
+    assert [(row["decision"], row["new_label"]) for row in rows] == [("relabel", "7"), ("keep", "")]
+    page = opened(small_page(tmp_path)[0])
+    press(page, "310")  # there is no tenth class
+    rows = exported(page, tmp_path / "decisions.csv")
+    assert [(row["decision"], row["new_label"]) for row in rows] == [
+        ("relabel", "owl"),
+        ("relabel", "cat"),
+    ]
+
+
+# --- where one is ---------------------------------------------------------------------------------
+
+
+def box(page: Any, selector: str) -> tuple[float, float]:
+    """Where something begins and ends in the window, from its top."""
+    found = page.locator(selector).bounding_box()
+    return found["y"], found["y"] + found["height"]
+
+
+@pytest.mark.parametrize("key", ["k", "ArrowRight", "n"])
+def test_the_first_key_brings_the_review_into_the_window(
+    opened: Open, tmp_path: Path, key: str
+) -> None:
+    page = opened(small_page(tmp_path)[0])
+    assert page.evaluate("scrollY") == 0
+    assert box(page, "#suspect-0")[1] < 850, "the first card is on the first screen"
+    page.keyboard.press(key)
+    assert box(page, "#bar")[0] == 0
+    assert box(page, "#bar")[1] <= box(page, "#suspect-1")[0] < 300
+    for place in ("#detail", ".act.keep", ".act.relabel", ".act.bad", ".steps"):
+        assert box(page, place)[1] <= 850, place
+    page.evaluate("scrollTo(0, 0)")
+    page.click("#begin")
+    assert box(page, "#bar")[0] == 0
+    press(page, "k")  # the list has the keys
+    assert "1 of 12" in page.locator("#counts").inner_text() or key == "k"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_comes_next_stays_in_sight(opened: Open, tmp_path: Path, width: int) -> None:
+    page = opened(small_page(tmp_path, rows=200, flagged=120)[0], width=width)
+    columns = page.evaluate("grid.columns")
+    floor = 850
+    for done in range(1, 40):
+        press(page, "k")
+        assert current(page) == str(done)
+        ceiling = box(page, "#bar")[1]
+        if width == 390:
+            floor = box(page, "#detail")[0]
+        top, bottom = box(page, f"#suspect-{done}")
+        assert ceiling <= top <= ceiling + (floor - ceiling) / 3 + 10
+        assert bottom <= floor
+        assert box(page, f"#suspect-{done + columns}")[0] < floor, "the next line begins in sight"
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    assert box(page, "#bar")[1] <= box(page, "#suspect-9")[0]
+
+
+def test_open_filters_never_cover_the_cards_of_a_narrow_window(
+    opened: Open, tmp_path: Path
+) -> None:
+    page = opened(small_page(tmp_path)[0], width=390)
+    page.click("#begin")
+    page.click("#filters summary")
+    page.select_option("#given", "1")
+    assert page.locator("#detail").is_hidden()
+    assert box(page, "#bar")[1] <= box(page, "#suspect-1")[0] < 700
+    page.locator("#suspect-4").click()
+    assert not page.evaluate("byId('filters').open")
+    assert current(page) == "4"
+    assert box(page, "#bar")[1] <= box(page, "#suspect-4")[0]
+    assert box(page, "#suspect-4")[1] <= box(page, "#detail")[0]
+
+
 # --- filter ---------------------------------------------------------------------------------------
 
 
@@ -296,6 +377,40 @@ def test_filters_and_orders(opened: Open, tmp_path: Path) -> None:
     assert current(page) == "2"
     page.select_option("#state", "bad")
     assert ids(page) == ["1"]
+
+
+def test_a_filter_that_is_done_or_finds_nothing_can_be_cleared(
+    opened: Open, tmp_path: Path
+) -> None:
+    page = opened(small_page(tmp_path)[0])
+    page.select_option("#given", "1")
+    page.locator("#list").focus()
+    press(page, "kkk")
+    assert page.locator("#done").is_hidden()
+    press(page, "k")
+    assert page.locator("#done span").inner_text() == "Done here; 8 undecided elsewhere."
+    assert box(page, "#bar")[1] <= box(page, "#suspect-1")[0], "the notice covers no card"
+    page.click("#go-on")
+    assert page.locator("#done").is_hidden()
+    assert page.locator("#shown").inner_text() == "12 suspects shown"
+    assert current(page) == "0"
+    page.fill("#text", "no such sample")
+    assert (
+        page.locator("#nothing p").inner_text()
+        == "Nothing matches the filter. 8 undecided elsewhere."
+    )
+    assert box(page, "#nothing")[1] < 850
+    page.click("#show-all")
+    assert page.locator("#nothing").is_hidden()
+    press(page, "k")  # the list has the keys again
+    page.select_option("#which", "other")
+    page.click("#keep-all")
+    assert "7 undecided elsewhere" in page.locator("#done").inner_text()
+    assert "All of them" not in page.locator("#notice").inner_text()
+    page.click("#go-on")
+    page.click("#accept-all")
+    assert page.locator("#done").is_hidden()
+    assert "All of them are decided" in page.locator("#notice").inner_text()
 
 
 def test_a_cell_of_the_heat_map_and_a_bar_choose_what_is_shown(
@@ -463,4 +578,24 @@ def test_the_page_fits_its_window_in_light_and_dark(
 def test_an_audit_that_found_nothing_says_so(opened: Open, tmp_path: Path) -> None:
     page = opened(small_page(tmp_path, flagged=0)[0])
     assert "nothing to review" in page.locator("#told").inner_text()
+    assert (
+        page.locator("#least").inner_text() == "Nothing is flagged; these are the least sure ones."
+    )
+    assert page.locator("#accept-all").is_hidden(), "there is no suggestion to accept"
+    assert page.locator("#keep-all").is_visible()
+    assert "expected wrong" in page.locator("#budgets").inner_text()
     assert page.locator("#shown").inner_text() == "25 suspects shown"
+    other = opened(small_page(tmp_path, flagged=2)[0])
+    assert other.locator("#least").is_hidden()
+    assert other.locator("#accept-all").is_visible()
+    other.select_option("#which", "other")
+    assert other.locator("#accept-all").is_hidden()
+
+
+def test_bars_say_where_their_scale_ends(opened: Open, tmp_path: Path) -> None:
+    page = opened(small_page(tmp_path)[0])  # 4 of 14, 13 and 13 are flagged
+    assert page.locator(".axis span").all_inner_texts() == ["0", "40 %"]
+    shares = page.eval_on_selector_all(".track i", "bars => bars.map(bar => bar.style.width)")
+    assert [float(share.rstrip("%")) for share in shares] == pytest.approx(
+        [100 * 4 / 13 / 0.4, 100 * 4 / 13 / 0.4, 100 * 4 / 14 / 0.4], abs=0.01
+    )

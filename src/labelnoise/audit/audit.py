@@ -177,12 +177,13 @@ def audit_labels(
     shop = Workplace(dataset, parts, place, folder, watch, folder / MODEL, Recorded)
     run = Run(folder / MODEL) if finished(folder / MODEL) else train_on(spec, shop)
     findings = findings_of_run(run, dataset)
-    write_findings(folder, findings, source_of(dataset, data, columns))
+    write_findings(folder, findings, source_of(dataset, data, columns, noise=spec.noise))
     if dataset.skipped:
         listed = "".join(f"{name}\n" for name in dataset.skipped)
         write_atomically(folder / SKIPPED, lambda file: file.write(listed.encode()))
-    write_report(folder / REPORT, findings, dataset)
-    truth = parts.train.truth if spec.noise != "none" else None
+    planted = parse(noise).planted
+    write_report(folder / REPORT, findings, dataset, planted=spec.noise if planted else None)
+    truth = parts.train.truth if planted else None
     measured = {} if truth is None else against(findings, truth.numpy())
     return Audit(folder, findings, run, measured, dataset.skipped)
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from labelnoise.audit.findings import Findings
-from labelnoise.audit.usual import Usual
+from labelnoise.audit.usual import Beside, Usual
 from labelnoise.data import base_of
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.images import Pixels, Unreadable, decode, look
+from labelnoise.data.labels import missing
 from labelnoise.data.stored import values
 
 Exhibit = dict[str, Any]
@@ -45,7 +46,8 @@ def exhibits(
     if findings is None:
         return (_table(list(cells(row).items())) for row in rows)
     usual = Usual(findings, cells)
-    return (_table(usual.beside(row)) for row in rows)
+    order = usual.order(rows)
+    return (_table([_known(line) for line in usual.beside(row, order)]) for row in rows)
 
 
 def file_of(dataset: Dataset, row: int) -> Path | None:
@@ -127,6 +129,12 @@ def _cells(dataset: Dataset, row: int) -> Mapping[str, str]:
         return dataset.originals[row]
     numbers = values(dataset.inputs, torch.tensor([row]))[0]
     return {f"x{place}": f"{value:.4g}" for place, value in enumerate(numbers.tolist())}
+
+
+def _known(line: Beside) -> Beside:
+    """Values that are missing become empty: the page has one word for them, however written."""
+    value, given, suggested = ("" if missing(text) else text for text in line[1:])
+    return line[0], value, given, suggested
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> Exhibit:

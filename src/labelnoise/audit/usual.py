@@ -2,7 +2,7 @@
 
 A person can judge a row of numbers only beside others. So each value of a suspect stands beside
 what is usual where its given label is right, and beside what is usual for the suggested one;
-columns that tell the two apart come first.
+columns that tell the two apart come first, in the same order for all suspects.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Beside = tuple[str, str, str, str]
 
 MOST_ROWS = 200  # of a class that are looked at
 MOST_CELLS = 2_000_000  # in all
+MOST_ORDERED = 500  # suspects that say which columns come first
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,27 @@ class Usual:
     findings: Findings
     cells: Callable[[int], Cells]
 
-    def beside(self, row: int) -> list[Beside]:
-        """The columns of a row, those that tell most first."""
-        given, suggested = int(self.findings.given[row]), int(self.findings.predicted[row])
-        lines = []
-        for name, value in self.cells(row).items():
-            column = self._columns[name]
-            line = (name, value, column.usual[given], column.usual[suggested])
-            lines.append((column.tells(value, given, suggested), line))
-        return [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
+    def order(self, rows: Sequence[int]) -> list[str]:
+        """The columns, those first that tell most of these rows; of the first ones, if many."""
+        flagged = [row for row in rows if self.findings.issue[row]]
+        looked_at = (flagged or list(rows))[:MOST_ORDERED]
+        told = dict.fromkeys(self._columns, 0.0)
+        for row in looked_at:
+            given, suggested = self._labels(row)
+            for name, value in self.cells(row).items():
+                tells = self._columns[name].tells(value, given, suggested)
+                told[name] += tells if math.isfinite(tells) else 0.0
+        return sorted(told, key=lambda name: -told[name])
+
+    def beside(self, row: int, order: Sequence[str]) -> list[Beside]:
+        """The columns of a row, in this order."""
+        given, suggested = self._labels(row)
+        cells, columns = self.cells(row), self._columns
+        usual = ((name, columns[name].usual) for name in order)
+        return [(name, cells[name], of[given], of[suggested]) for name, of in usual]
+
+    def _labels(self, row: int) -> tuple[int, int]:
+        return int(self.findings.given[row]), int(self.findings.predicted[row])
 
     @cached_property
     def _columns(self) -> dict[str, Words | Measures]:

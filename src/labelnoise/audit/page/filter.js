@@ -53,6 +53,7 @@ function searched(suspect) {
 
 function applyFilter() {
   const place = grid.place.get(grid.current) ?? 0;
+  const stuck = byId("bar").getBoundingClientRect().top <= 0 && !(narrow.matches && byId("filters").open);
   grid.shown = suspects.filter(matcher()).sort(ORDERS[byId("sort").value] ?? ORDERS.worst);
   grid.place = new Map(grid.shown.map((suspect, position) => [suspect, position]));
   if (!grid.place.has(grid.current)) grid.current = grid.shown[Math.min(place, grid.shown.length - 1)] ?? null;
@@ -60,6 +61,7 @@ function applyFilter() {
   lay();
   drawDetail();
   writeCounts();
+  if (stuck && grid.current) intoSight(grid.place.get(grid.current)); // what the bar tells made it higher
 }
 
 // From the heat map or a bar: the suspects of a pair, from the first on.
@@ -76,7 +78,8 @@ function choosePair(given, suggested) {
   if (!suspects.some((suspect) => matcher()(suspect))) byId("which").value = "";
   grid.current = null;
   applyFilter();
-  byId("bar").scrollIntoView();
+  if (grid.current) intoSight(0);
+  else byId("bar").scrollIntoView();
   backToList();
 }
 
@@ -88,18 +91,36 @@ function writeCounts() {
   const [done, all] = [counts.keep + counts.relabel + counts.bad, pool.length];
   const words = `: ${number(counts.relabel)} relabelled, ${number(counts.keep)} kept, ${number(counts.bad)} bad`;
   byId("counts").replaceChildren(`${number(done)} of ${number(all)} decided`, make("span", {}, done ? words : ""));
-  if (done === all && past.length) {
+  const left = openElsewhere();
+  if (done === all && left === 0 && past.length) {
     tell("All of them are decided. Export the decisions; labelnoise apply makes a corrected copy of the labels.");
   }
   byId("progress").firstElementChild.style.width = `${all ? 100 * done / all : 0}%`;
   filled(byId("progress"), {"aria-valuemin": 0, "aria-valuemax": all, "aria-valuenow": done}, []);
   byId("shown").textContent = `${plural(grid.shown.length, "suspect")} shown`;
-  const open = grid.shown.filter((suspect) => !decisions.has(suspect.row)).length;
-  byId("accept-all").textContent = `Accept all ${number(open)}`;
-  byId("keep-all").textContent = `Keep all ${number(open)}`;
-  byId("accept-all").parentElement.hidden = open === 0;
+  const open = grid.shown.filter((suspect) => !decisions.has(suspect.row));
+  byId("accept-all").textContent = `Accept all ${number(open.length)}`;
+  byId("accept-all").hidden = open.every(({given, suggested}) => given === suggested); // that is to keep
+  byId("keep-all").textContent = `Keep all ${number(open.length)}`;
+  byId("accept-all").parentElement.hidden = open.length === 0;
+  byId("least").hidden = report.issues > 0 || grid.shown.length === 0;
+  writeDone(open.length, left);
   byId("export").disabled = decisions.size === 0;
   if (!kept) tell("This browser keeps nothing for this page: export your decisions before you close it.");
+}
+
+// Of what the page shows unasked, how much is undecided.
+function openElsewhere() {
+  const usual = ofKind(anyFlagged ? "flagged" : "");
+  return suspects.filter((suspect) => usual(suspect) && !decisions.has(suspect.row)).length;
+}
+
+// What to do where the filter leaves nothing to decide.
+function writeDone(open, left) {
+  const elsewhere = left ? `${number(left)} undecided elsewhere.` : "";
+  byId("done").hidden = open > 0 || left === 0 || grid.shown.length === 0;
+  byId("done").firstElementChild.textContent = `Done here; ${elsewhere}`;
+  byId("nothing").firstElementChild.textContent = `Nothing matches the filter. ${elsewhere}`;
 }
 
 function tell(text) {

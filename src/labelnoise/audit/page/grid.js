@@ -1,11 +1,28 @@
 // --- the suspects as a grid of which only what is in sight exists ---
 
 const KIND = Object.keys(suspects[0]?.exhibit ?? {table: []}).find((key) => ["image", "text", "table"].includes(key));
-const CARD = KIND === "image" ? {width: 132, height: 176} : {width: 264, height: 196};
 const GAP = 10;
 const BEYOND = 2; // lines of cards that exist above and below the window
 const SUMMARY = 5; // columns of a table that a card has room for
+const LONG = Math.max(...classes.map((name) => name.length)) > 7; // two names have no room in one line
+const CARD = {
+  image: {width: 132, height: LONG ? 196 : 176},
+  text: {width: 400, height: 62 + 19 * textLines()},
+  table: {width: 264, height: 66 + 22 * tableLines()},
+}[KIND];
 
+// As many as the longest needs, within reason; the panel has the rest.
+function textLines() {
+  const longest = Math.max(0, ...suspects.map(({exhibit}) => exhibit.text?.length ?? 0));
+  return Math.min(Math.max(Math.ceil(longest / 45), 2), 5);
+}
+
+function tableLines() {
+  const {table: columns = [], left = 0} = suspects[0]?.exhibit ?? {};
+  return Math.min(columns.length, SUMMARY) + (columns.length + left > SUMMARY ? 1 : 0);
+}
+
+const narrow = matchMedia("(max-width: 46rem)"); // the panel lies over the list, filters are folded
 const grid = {shown: [], place: new Map(), current: null, cards: new Map(), columns: 1};
 
 function lay() {
@@ -52,7 +69,7 @@ function makeCard(suspect, place) {
   const verdict = decisions.get(suspect.row);
   const here = suspect === grid.current;
   const card = make("div", {
-    class: `card ${KIND} ${verdict?.decision ?? "open"}`, role: "option", id: `suspect-${suspect.row}`,
+    class: `card ${KIND} ${verdict?.decision ?? "open"}${LONG ? " long" : ""}`, role: "option", id: `suspect-${suspect.row}`,
     "aria-selected": String(here), "aria-posinset": place + 1, "aria-setsize": grid.shown.length,
   }, small(suspect), makePair(suspect, verdict), makeFoot(suspect, verdict));
   card.addEventListener("click", () => goTo(suspect, {still: true}));
@@ -70,14 +87,14 @@ function makePair(suspect, verdict) {
   const after = {[RELABEL]: verdict?.label, [KEEP]: given}[verdict?.decision] ?? suggested;
   const same = given === after;
   return make("div", {class: "pair", title: same ? given : `${given} \u2192 ${after}`},
-    make("span", {class: same ? "after" : "before"}, given),
-    ...(same ? [] : [make("span", {class: "arrow", "aria-label": "to"}, "\u2192"), make("span", {class: "after"}, after)]));
+    make("span", {class: same ? "after" : "before"}, ends(given)),
+    ...(same ? [] : [make("span", {class: "arrow", "aria-label": "to"}, "\u2192"), make("span", {class: "after"}, ends(after))]));
 }
 
-const STATES = {[KEEP]: "\u2713 kept", [RELABEL]: "\u2192 relabelled", [BAD]: "\u2715 bad"};
+const STATES = {[KEEP]: "\u2713 kept", [RELABEL]: "relabelled", [BAD]: "\u2715 bad"};
 
 function makeFoot(suspect, verdict) {
-  const name = make("span", {class: "id", title: suspect.id}, suspect.id.split("/").at(-1) || suspect.id);
+  const name = make("span", {class: "id", title: suspect.id}, ends(suspect.id.split("/").at(-1) || suspect.id));
   const state = verdict ? STATES[verdict.decision] : percent(suspect.confidence, 0);
   const about = verdict ? {class: "state"} : {class: "sure", title: "confidence of the suggestion"};
   return make("div", {class: "foot"}, name, make("span", about, state));
@@ -104,7 +121,7 @@ function picture(address, name) {
 
 // Columns and values; with the names of classes also what is usual in each of them.
 function table(columns, left, names = []) {
-  const cell = (text) => make("td", {title: text}, text);
+  const cell = (text) => text.trim() ? make("td", {title: text}, text) : make("td", {class: "missing"}, "missing");
   const lines = columns.map(([name, value, ...usual]) => make("tr", {},
     make("th", {scope: "row", title: name}, name), cell(value), ...usual.slice(0, names.length).map(cell)));
   const body = make("tbody", {}, ...lines);
@@ -119,21 +136,25 @@ function table(columns, left, names = []) {
 
 function goTo(suspect, {still = false} = {}) {
   const before = grid.current;
+  const unfolded = narrow.matches && byId("filters").open;
+  if (unfolded) byId("filters").open = false; // they would cover the cards
   grid.current = suspect ?? null;
   for (const each of new Set([before, grid.current])) if (each) redraw(each);
-  if (suspect && !still) intoSight(grid.place.get(suspect));
   if (suspect) byId("list").setAttribute("aria-activedescendant", `suspect-${suspect.row}`);
   drawDetail();
+  if (suspect && (unfolded || !still)) intoSight(grid.place.get(suspect));
 }
 
+// Near the top, with at most one line above it, so that what comes next is in sight. From the
+// overview this also brings the panel with its buttons into the window.
 function intoSight(place) {
-  const line = Math.floor(place / grid.columns);
-  const top = byId("list").getBoundingClientRect().top + line * (CARD.height + GAP);
-  const ceiling = byId("bar").getBoundingClientRect().height + GAP;
-  const narrow = getComputedStyle(byId("detail")).position === "fixed";
-  const floor = innerHeight - GAP - (narrow ? byId("detail").offsetHeight : 0);
+  const step = CARD.height + GAP, line = Math.floor(place / grid.columns);
+  const top = byId("list").getBoundingClientRect().top + line * step;
+  const ceiling = byId("bar").offsetHeight + GAP;
+  const floor = innerHeight - (narrow.matches ? byId("detail").offsetHeight : 0);
+  const lowest = ceiling + (line > 0 && !narrow.matches && step <= (floor - ceiling) / 3 ? step : 0);
   if (top < ceiling) scrollBy(0, top - ceiling);
-  else if (top + CARD.height > floor) scrollBy(0, Math.min(top - ceiling, top + CARD.height - floor));
+  else if (top > lowest) scrollBy(0, top - lowest);
   drawGrid();
 }
 

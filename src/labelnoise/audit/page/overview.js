@@ -5,6 +5,13 @@ const number = (value) => value.toLocaleString("en");
 const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)} %`;
 const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
+// A name that is cut in its middle where it has no room, so that both ends can be read.
+function ends(name) {
+  const letters = [...name];
+  if (letters.length <= 10) return name;
+  return make("span", {class: "ends"}, make("span", {}, letters.slice(0, -5).join("")), make("span", {}, letters.slice(-5).join("")));
+}
+
 function writeHead() {
   document.title = `Labels of ${report.data}`;
   byId("title").textContent = document.title;
@@ -13,7 +20,8 @@ function writeHead() {
   const left = report.issues - flagged;
   const facts = [
     `${plural(report.samples, "label")}, ${number(report.issues)} flagged as wrong.`,
-    `This page shows ${number(shown)}: ${number(flagged)} flagged and the ${number(shown - flagged)} next worst.`,
+    report.issues === 0 ? `This page shows the ${number(shown)} least sure ones.`
+      : `This page shows ${number(shown)}: ${number(flagged)} flagged and the ${number(shown - flagged)} next worst.`,
     ...(left > 0 ? [`${number(left)} more are flagged in issues.csv.`] : []),
     `Made ${report.made} by labelnoise ${report.version}.`,
   ];
@@ -35,35 +43,41 @@ function writeRate() {
 }
 
 function expectation() {
-  if (report.issues === 0) return "No label is flagged: there is (almost) nothing to review.";
+  if (report.issues === 0) return "Nothing is flagged: there is (almost) nothing to review. Below are the least sure ones.";
   const flagged = `${number(report.issues)} of ${plural(report.samples, "label")} ${report.issues === 1 ? "is" : "are"} flagged`;
   return `${flagged}; about ${percent(report.expected_precision, 0)} of them should be wrong.`;
 }
 
-// How far a reviewer gets with so much patience.
+// A forecast: how far a reviewer should get with so much patience.
 function drawBudgets() {
   const useful = Object.entries(report.by_budget).filter(([budget]) => budget <= Math.max(2 * report.issues, 20));
   const line = (tag, ...texts) => make("tr", {}, ...texts.map((text) => make(tag, {}, text)));
-  const lines = useful.slice(-6).map(([budget, precision]) =>
-    line("td", number(Number(budget)), number(Math.round(budget * precision)), percent(precision, 0)));
+  const about = (count) => count > 0 && count < .5 ? "under 1" : number(Math.round(count));
+  const lines = useful.slice(-4).map(([budget, precision]) =>
+    line("td", `worst ${number(Number(budget))}`, about(budget * precision), percent(precision, 0)));
   if (lines.length === 0) return;
-  byId("budgets").append(make("thead", {}, line("th", "worst reviewed", "wrong found", "share")), make("tbody", {}, ...lines));
+  byId("budgets").append(make("thead", {}, line("th", "forecast: among the", "expected wrong", "share")), make("tbody", {}, ...lines));
 }
+
+// Where the scale of the bars may end; it says so, and nothing is drawn behind them as if it were a whole.
+const ENDS = [.01, .02, .05, .1, .15, .2, .25, .3, .4, .5, .6, .8, 1];
 
 function drawBars() {
   const lines = classes.map((name, place) => {
     const [all, flagged] = [report.samples_per_class[place], report.issues_per_class[place]];
     return {name, place, all, flagged, share: all ? flagged / all : 0};
   });
-  const most = Math.max(...lines.map((line) => line.share), .01);
+  const largest = Math.max(...lines.map((line) => line.share));
+  const most = ENDS.find((end) => end >= largest) ?? 1;
   const longest = Math.max(...classes.map((name) => name.length));
   byId("bars").style.setProperty("--names", `${Math.min(Math.max(longest, 2), 14)}ch`);
+  byId("bars").append(make("div", {class: "axis", "aria-hidden": "true"}, make("span", {}, "0"), make("span", {}, percent(most, 0))));
   lines.sort((one, other) => other.share - one.share || other.flagged - one.flagged);
   byId("bars").append(...lines.map((line) => {
     const fill = make("i");
     fill.style.width = `${100 * line.share / most}%`;
     const button = make("button", {type: "button", class: "share", title: `${line.name}: ${line.flagged} of ${line.all} flagged`},
-      make("span", {class: "name"}, line.name), make("span", {class: "track"}, fill),
+      make("span", {class: "name"}, ends(line.name)), make("span", {class: "track"}, fill),
       make("span", {class: "value"}, `${percent(line.share)} of ${number(line.all)}`));
     button.addEventListener("click", () => choosePair(line.place, null));
     return button;
@@ -74,6 +88,7 @@ function drawBars() {
 
 const NAMED = 24; // classes whose names have room beside the map
 const WRITTEN = 12; // classes whose numbers have room in the cells
+const ROOM = 240, LARGEST = 34, READABLE = 18; // pixels of the map, of a cell, of a cell with a number
 const heat = {cells: new Map(), row: 0, column: 0, focused: false};
 
 function prepareHeat() {
@@ -100,12 +115,11 @@ function drawHeat() {
   const canvas = byId("heat"), count = classes.length;
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
-  const room = Math.min(canvas.parentElement.clientWidth - 32, 420);
   const sharp = devicePixelRatio || 1;
   heat.margin = count <= NAMED ? Math.min(84, 12 + 6.2 * Math.max(...classes.map((name) => Math.min(name.length, 12)))) : 0;
-  heat.size = Math.max(1, (room - heat.margin) / count);
+  heat.size = Math.max(1, Math.min(canvas.parentElement.clientWidth - heat.margin, ROOM) / count);
   if (count > NAMED) heat.size = Math.max(1, Math.floor(heat.size));
-  heat.size = Math.min(heat.size, 34);
+  heat.size = Math.min(heat.size, LARGEST);
   const side = heat.margin + heat.size * count;
   canvas.width = canvas.height = Math.ceil(side * sharp);
   canvas.style.width = canvas.style.height = `${side}px`;
@@ -150,7 +164,7 @@ function drawCell(pen, row, column, gap, inks) {
   }
   pen.globalAlpha = 1;
   const digits = Math.round(100 * value);
-  if (classes.length > WRITTEN || heat.size < 22 || !digits) return;
+  if (classes.length > WRITTEN || heat.size < READABLE || !digits) return;
   pen.fillStyle = row !== column && strength > .55 ? inks.page : inks.ink;
   pen.textAlign = "center";
   pen.fillText(String(digits), x + (heat.size - gap) / 2, y + heat.size / 2);
@@ -159,7 +173,8 @@ function drawCell(pen, row, column, gap, inks) {
 function drawNames(pen, colour) {
   pen.fillStyle = colour("--faint");
   classes.forEach((name, place) => {
-    const text = name.length > 12 ? `${name.slice(0, 11)}\u2026` : name;
+    const letters = [...name];
+    const text = letters.length > 12 ? `${letters.slice(0, 7).join("")}\u2026${letters.slice(-4).join("")}` : name;
     const middle = heat.margin + (place + .5) * heat.size;
     pen.textAlign = "right";
     pen.fillText(text, heat.margin - 6, middle, heat.margin - 8);

@@ -53,7 +53,7 @@ function drawDetail() {
         ...fact("confidence", percent(suspect.confidence, 0), suspect.confidence),
         ...fact("quality", suspect.quality.toFixed(2), suspect.quality)),
       make("p", {class: "verdict"}, verdict ? verdictText(verdict) : "not decided")),
-    make("div", {class: Math.max(given.length, suggested.length) > 6 ? "choices long" : "choices"},
+    make("div", {class: given.length > 6 || suggested.length > 3 ? "choices long" : "choices"},
       action("Keep", given, "K", () => decide(keeping()), KEEP),
       ...(same ? [] : [action("Relabel", suggested, "A", () => decide(accepted(suspect)), RELABEL)]),
       action("Other\u2026", "", "L", openChooser, "other"),

@@ -7,8 +7,6 @@ const KEYS = [
   ["B", "mark as bad: leave the sample out", () => decide(spoiled())],
   ["U", "undo", undo],
   ["C", "clear the decision", () => decide(null)],
-  ["J", "next", () => step(1)],
-  ["P", "previous", () => step(-1)],
   ["N", "next undecided", () => grid.current && goTo(nextOpen(grid.place.get(grid.current)))],
   ["?", "these keys", () => byId("keys").showModal()],
 ];
@@ -36,11 +34,28 @@ function pressed(event) {
 
 function listKeys() {
   const labels = classes.length <= FEW ? [[digitNames ? "0 to 9" : classes.length === FEW ? "1 to 9, 0" : `1 to ${classes.length}`, "give that label"]] : [];
-  const lines = [...KEYS, ["Enter", "accept the suggestion"], ...labels, ["Arrows, Home, End", "move"]];
+  const lines = [...KEYS, ["Enter", "accept the suggestion"], ...labels, ["Arrows", "move"], ["Home, End", "to the first, to the last"]];
   byId("key-list").append(...lines.flatMap(([key, text]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, text)]));
 }
 
 // --- the page ---
+
+const firstOpen = () => grid.shown.find((suspect) => !decisions.has(suspect.row));
+
+function begin() {
+  backToList();
+  const first = firstOpen() ?? grid.current;
+  if (first) goTo(first);
+  else byId("bar").scrollIntoView();
+}
+
+// A filter is done or finds nothing: all is shown again, from the first that is undecided.
+function goOn() {
+  tell("");
+  clearFields();
+  applyFilter();
+  begin();
+}
 
 function start() {
   load();
@@ -50,13 +65,13 @@ function start() {
   prepareHeat();
   fillChoices();
   listKeys();
-  if (innerWidth < 700) byId("filters").open = false;
+  if (narrow.matches) byId("filters").open = false;
   applyFilter();
-  const first = grid.shown.find((suspect) => !decisions.has(suspect.row));
+  const first = firstOpen();
   if (first && first !== grid.current) goTo(first, {still: true});
   for (const id of FIELDS) byId(id).addEventListener("input", applyFilter);
   const clicks = {
-    clear: () => { clearFields(); applyFilter(); }, undo, export: download, help: () => byId("keys").showModal(),
+    clear: () => { clearFields(); applyFilter(); }, "go-on": goOn, "show-all": goOn, begin, undo, export: download, help: () => byId("keys").showModal(),
     import: () => byId("file").click(), close: () => byId("keys").close(),
     "accept-all": () => decideAll(accepted), "keep-all": () => decideAll(keeping),
   };
