@@ -6,10 +6,10 @@ const percent = (value, digits = 1) => `${(100 * value).toFixed(digits)} %`;
 const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 
 // A name that is cut in its middle where it has no room, so that both ends can be read.
-function ends(name) {
+function ends(name, last = 5) {
   const letters = [...name];
-  if (letters.length <= 10) return name;
-  return make("span", {class: "ends"}, make("span", {}, letters.slice(0, -5).join("")), make("span", {}, letters.slice(-5).join("")));
+  if (letters.length <= 2 * last) return name;
+  return make("span", {class: "ends"}, make("span", {}, letters.slice(0, -last).join("")), make("span", {}, letters.slice(-last).join("")));
 }
 
 function writeHead() {

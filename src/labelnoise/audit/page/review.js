@@ -48,7 +48,7 @@ function drawDetail() {
   box.replaceChildren(
     large(suspect),
     make("div", {class: "facts"},
-      make("p", {class: "sample"}, make("span", {class: "id", title: suspect.id}, suspect.id), make("span", {class: "where"}, place)),
+      make("p", {class: "sample"}, make("span", {class: "id", title: suspect.id}, ends(suspect.id, 12)), make("span", {class: "where"}, place)),
       make("dl", {}, ...fact("given", given), ...fact("suggested", suggested),
         ...fact("confidence", percent(suspect.confidence, 0), suspect.confidence),
         ...fact("quality", suspect.quality.toFixed(2), suspect.quality)),
