@@ -314,7 +314,7 @@ def test_the_first_key_brings_the_review_into_the_window(
 def test_what_comes_next_stays_in_sight(opened: Open, tmp_path: Path, width: int) -> None:
     page = opened(small_page(tmp_path, rows=200, flagged=120)[0], width=width)
     columns = page.evaluate("grid.columns")
-    floor = 850
+    floor = 850.0
     for done in range(1, 40):
         press(page, "k")
         assert current(page) == str(done)
