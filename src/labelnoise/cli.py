@@ -275,13 +275,14 @@ def _apply(options: Namespace) -> None:
         return
     if not (options.folder and options.decisions and options.out):
         raise LabelNoiseError("apply needs DIR, DECISIONS and --out NEW (see labelnoise apply -h)")
-    done = apply(
-        options.folder,
-        options.decisions,
-        options.out,
-        link=options.link,
-        data_dir=options.data_dir,
-    )
+    with _warnings_on_one_line():
+        done = apply(
+            options.folder,
+            options.decisions,
+            options.out,
+            link=options.link,
+            data_dir=options.data_dir,
+        )
     if done.planted:
         print(
             f"labelnoise: warning: noise was planted to try the audit out ({done.planted} labels); "

@@ -199,8 +199,25 @@ def test_a_copy_that_fails_leaves_nothing(audit: Path, found: Findings, tmp_path
     decisions = decide(tmp_path / "decisions.csv", found)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(LabelNoiseError, match=r"File name too long; .*choose another place"):
-        apply(audit, decisions, tmp_path / ("n" * 238))
+        apply(audit, decisions, tmp_path / ("n" * 234 + ".npz"))
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_copy_is_called_what_it_is(audit: Path, found: Findings, tmp_path: Path) -> None:
+    decisions = decide(tmp_path / "decisions.csv", found)
+    with pytest.raises(LabelNoiseError, match=r"end the name of --out in \.npz"):
+        apply(audit, decisions, tmp_path / "new.csv")
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_a_slip_of_the_keys_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,kind\n" + "1,apple\n2,plum\n" * 10)
+    dataset = read(str(tmp_path / "mine.csv"), columns=Columns(label="kind"))
+    found = findings_of(dataset, {0: 1})
+    audit = keep(tmp_path / "a", found, dataset, str(tmp_path / "mine.csv"), label="kind")
+    decisions = decide(tmp_path / "decisions.csv", found, row0=("relabel", "plumm"))
+    with pytest.warns(UserWarning, match="new class 'plumm', did you mean 'plum'"):
+        apply(audit, decisions, tmp_path / "new.csv")
 
 
 def test_a_file_of_ones_own_that_is_called_part_stays(
@@ -242,7 +259,9 @@ def test_a_table_differs_in_its_label_cells_alone(tmp_path: Path, named: str | N
     audit = keep(tmp_path / "audit", found, dataset, str(path), label=named)
     assert found.ids[23] == "24"
     words = {"row23": ("relabel", "a; new one"), "row4": ("bad", ""), "row0": ("keep", "")}
-    apply(audit, decide(tmp_path / "decisions.csv", found, **words), out)
+    decisions = decide(tmp_path / "decisions.csv", found, **words)
+    with pytest.warns(UserWarning, match="^1 label of a new class 'a; new one'$"):
+        apply(audit, decisions, out)
     expected = text.replace('4;"row ""4"""; owl\r\n', "")
     expected = expected.replace('"row ""23"""; owl', '"row ""23"""; "a; new one"')
     assert out.read_bytes().decode() == expected
@@ -322,7 +341,10 @@ def test_a_folder_is_corrected_and_taken_back(pets: Path, tmp_path: Path, how: s
     assert main(["apply", "--undo", str(out)]) == 0
     assert not out.exists()
     assert len(list(pets.rglob("*.png"))) == 4
-    with pytest.raises(LabelNoiseError, match="lies in the data"):
+    with (
+        pytest.warns(UserWarning, match="new class 'lynx'"),
+        pytest.raises(LabelNoiseError, match="lies in the data"),
+    ):
         apply(audit, decisions, pets / "new")
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from labelnoise.audit.source import reread
 from labelnoise.audit.store import read_findings, read_source
 from labelnoise.audit.writers import Correction, Writer, writer_of
 from labelnoise.data.tree import text
-from labelnoise.errors import LabelNoiseError
+from labelnoise.errors import LabelNoiseError, nearest
 from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import mendable, write_atomically
 
@@ -74,9 +75,14 @@ def apply(
     _nothing_at(made)
     source = read_source(folder)
     writer = writer_of(source["data"])
+    if not out.name.lower().endswith(writer.suffix):
+        raise LabelNoiseError(
+            f"{out} would hold a {writer.suffix} file: end the name of --out in {writer.suffix}"
+        )
     dataset = reread(source, data_dir)
     findings = read_findings(folder)
     decided = read_decisions(decisions, findings, writer.read_again)
+    _warn_of_new(decided, findings.classes)
     correction = Correction(
         source=source,
         dataset=dataset,
@@ -122,6 +128,16 @@ def undo(out: Path) -> int:
         _beside(out, CHANGES).unlink(missing_ok=True)
         record.unlink()
     return len(traces)
+
+
+def _warn_of_new(decided: Sequence[Decision], classes: Sequence[str]) -> None:
+    """A class that no sample had may be meant, or a slip of the keys."""
+    new = Counter(one.label for one in decided if one.label not in classes)
+    for name, count in new.items():
+        meant = nearest(name, classes)
+        hint = f", did you mean {meant!r}?" if meant else ""
+        rows = "label" if count == 1 else "labels"
+        warnings.warn(f"{count} {rows} of a new class {name!r}{hint}", stacklevel=3)
 
 
 def _nothing_at(paths: Sequence[Path]) -> None:

@@ -24,11 +24,13 @@ class Writer:
 
     Attributes:
         write: Writes a corrected copy to a path that does not exist yet.
+        suffix: How its name must end.
         read_again: What a label that no sample has yet will be read as, nothing if as missing;
             None where there can be no such label.
     """
 
     write: Callable[[Correction, Path], None]
+    suffix: str
     read_again: Callable[[str], str | None] | None = None
 
     @property
@@ -37,13 +39,16 @@ class Writer:
         return self.read_again is not None
 
 
-LISTING = Writer(write_listing)
-FOLDER = Writer(write_folder, str)  # a folder's name stays what it is
+LISTING = Writer(write_listing, ".csv")
+FOLDER = Writer(write_folder, "", str)  # a folder's name stays what it is
 WRITERS = {
-    ".npz": Writer(write_npz),
-    ".csv": Writer(write_delimited, label_name),
-    ".tsv": Writer(write_delimited, label_name),
-    ".parquet": Writer(write_parquet, label_name),
+    writer.suffix: writer
+    for writer in (
+        Writer(write_npz, ".npz"),
+        Writer(write_delimited, ".csv", label_name),
+        Writer(write_delimited, ".tsv", label_name),
+        Writer(write_parquet, ".parquet", label_name),
+    )
 }
 """By suffix of the file."""
 
