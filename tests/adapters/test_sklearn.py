@@ -159,7 +159,8 @@ def test_label_quality_is_what_a_recorder_gives_in_a_loop_of_ones_own(
             optimiser.step()
             if recorder.rule is None:  # made by the first batch
                 recorder = Recorder(len(targets), rule=criterion.rule)  # type: ignore[arg-type]
-            recorder.update(logits, targets[rows], rows)
+            probs = logits.detach().softmax(dim=1)
+            recorder.add(probs, targets[rows], rows, criterion.selected)
     found = recorder.issues()
     assert robust.label_quality_ == pytest.approx(found.quality, abs=1e-4)
     assert robust.label_issues_.tolist() == found.issue.tolist()
