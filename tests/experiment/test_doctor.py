@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from labelnoise.cli import main
 from labelnoise.data import Columns
 from labelnoise.experiment.doctor import lines_of_data, lines_of_machine, machine, understood
+from labelnoise.experiment.run import train
 
 PETS = "weight,colour,one,kind\n4,black,1,cat\n,brown,1,dog\n3,white,1,cat\n2,white,1,\n"
 
@@ -132,3 +134,19 @@ def test_the_command(
     wrong = capsys.readouterr()
     assert wrong.out.startswith("versions: ")
     assert wrong.err.endswith("unknown column 'knid': did you mean 'kind'?\n")
+
+
+def test_unreadable_images_are_listed(tmp_path: Path) -> None:
+    for name, grey in (("dark", 40), ("light", 200)):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for number in range(4):
+            picture = Image.fromarray(np.full((8, 8), grey + number, dtype=np.uint8))
+            picture.save(tmp_path / "own" / name / f"{number}.png")
+    (tmp_path / "own" / "dark" / "torn.png").write_bytes(b"no image")
+    with pytest.warns(UserWarning, match="torn"):
+        found = understood(str(tmp_path / "own"))
+    assert found["skipped"] == ["dark/torn.png"]
+    assert "unread:   1 files: dark/torn.png" in list(lines_of_data(found))
+    with pytest.warns(UserWarning, match="torn"):
+        run = train(str(tmp_path / "own"), net="mlp", epochs=1, out=tmp_path / "runs")
+    assert run.header["skipped"] == ["dark/torn.png"]

@@ -94,6 +94,7 @@ def understood(
         "input_shape": list(shape),
         "input_type": str(dataset.inputs.dtype).removeprefix("torch."),
         "net": nets.auto(shape),
+        **({"skipped": list(dataset.skipped)} if dataset.skipped else {}),
         **_columns(dataset.encoding or {}),
     }
 
@@ -142,6 +143,8 @@ def lines_of_data(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"classes:  {found['classes']}, rarest first: {_few(counts)}"
     shape = " x ".join(map(str, found["input_shape"]))
     yield f"inputs:   {shape}, {found['input_type']}; net {found['net']}"
+    if found.get("skipped"):
+        yield f"unread:   {len(found['skipped'])} files: {_few(found['skipped'])}"
     if "label_column" in found:
         skipped = f", missing in {n} rows" if (n := found["rows_without_label"]) else ""
         yield f"label:    column {found['label_column']!r}{skipped}"

@@ -50,6 +50,8 @@ def header_of(
     }
     if dataset.encoding is not None:
         header["encoding"] = dict(dataset.encoding)
+    if dataset.skipped:
+        header["skipped"] = list(dataset.skipped)
     if parts.train.truth is not None:
         rate, matrix = realised(parts.train.truth, parts.train.given, len(dataset.classes))
         header["realised_noise"] = {"rate": rate, "transition": matrix.tolist()}
