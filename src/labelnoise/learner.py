@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -107,8 +107,11 @@ class Learner:
 
     def aside(self, inputs: Tensor) -> Tensor:
         """`logits` that leave no trace: BatchNorm's running statistics do not move."""
+        buffers = self._buffers()
+        if not buffers:
+            return self.logits(inputs)
         self._switch(training=True)
-        logits: Tensor = functional_call(self.network, self._buffers(), (inputs,))
+        logits: Tensor = functional_call(self.network, buffers, (inputs,))
         return logits
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
@@ -133,6 +136,17 @@ class Learner:
         }
         buffers = self._buffers()
         return lambda inputs: functional_call(self.network, (ahead, buffers), (inputs,))
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Where something may be tried out: neither buffers nor chance show it."""
+        before, device = self._buffers(), self.parameters[0].device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            try:
+                yield
+            finally:
+                for name, buffer in self.network.named_buffers():
+                    buffer.copy_(before[name])
 
     def advance(self, validation_loss: float) -> None:
         """End an epoch: move the schedule on."""
@@ -163,16 +177,12 @@ class Learner:
         )
 
     def _has_forward_mode(self, inputs: Tensor, direction: Sequence[Tensor]) -> bool:
-        """Whether every layer has one; tried once, and neither buffers nor chance show it."""
-        before, device = self._buffers(), self.parameters[0].device
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        """Whether every layer has one; tried once."""
+        with self.untouched():
             try:
                 self._dual(inputs, direction)
             except NotImplementedError:
                 return False
-            finally:
-                for name, buffer in self.network.named_buffers():
-                    buffer.copy_(before[name])
         return True
 
     def _dual(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from labelnoise.batch import Batch, Step
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
+from labelnoise.passes import BACKWARD, Passes
 from labelnoise.problem import Problem
 from labelnoise.rules import DEFAULT, check_rule, new_rule
 from labelnoise.rules.thresholds import select, thresholds
@@ -45,21 +46,27 @@ class BARE(Method):
             `"posterior"`, to compare with.
         kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
+        backward: `"full"` for one pass over all samples, `"selected"` for a second one over those
+            that count alone, `"auto"` for the cheaper one.
     """
 
     threshold: str = DEFAULT
     kappa: float | None = None
     empty: str = "all"
+    backward: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
         self.kappa = check_rule(self.threshold, self.kappa)
         if self.empty not in EMPTY:
             raise unknown("value of empty", self.empty, EMPTY)
+        if self.backward not in BACKWARD:
+            raise unknown("value of backward", self.backward, BACKWARD)
 
     def setup(self, problem: Problem) -> None:
         """One network, and a rule that has seen nothing yet."""
         super().setup(problem)
+        self.passes = Passes(self.learner, self.backward)
         self.rule = new_rule(
             self.threshold,
             self.kappa,
@@ -69,22 +76,23 @@ class BARE(Method):
         )
 
     def step(self, batch: Batch) -> Step:
-        """One forward pass serves the judgement and the loss."""
-        log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
+        """Judge the labels by what the network makes of them, learn from those that count."""
+        log_probs = self.passes.look(batch.inputs)
         probs = log_probs.detach().exp()
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
         weight, keep, empty = verdict.weight, verdict.keep, ~verdict.weight.any()
         if self.empty == "all":
             weight, keep = weight + empty, keep | empty
-        loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
         if self.empty == "all" or not bool(empty):
-            self.learner.descend(loss)
+            loss = self.passes.descend(cross_entropy, log_probs, batch, weight)
+        else:
+            loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight).detach()
         return Step(
             index=batch.index,
             weight=weight,
-            loss=loss.detach(),
+            loss=loss,
             keep=keep,
             probs=probs,
             notes={**verdict.notes, "empty": empty},
