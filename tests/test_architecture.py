@@ -20,13 +20,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LEAVES = {"errors", "seeds", "losses", "ramp", "mixture", "dist", "batch"}
 """Modules that stand on nothing but each other."""
 
-TRAINING = LEAVES | {"problem", "learner", "method", "rules"}
+TRAINING = LEAVES | {"problem", "learner", "passes", "method", "rules"}
 EVERYTHING_BELOW = TRAINING | {"methods", "noise", "data", "nets", "metrics", "record", "engine"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     **{leaf: {"errors"} for leaf in LEAVES},
     "problem": {"batch", "errors"},
     "learner": {"batch", "problem", "errors", "dist"},
+    "passes": {"batch", "learner", "losses", "errors"},
     "method": {"batch", "problem", "learner", "losses", "errors", "dist"},
     "rules": {"errors", "dist"},
     "methods": TRAINING,

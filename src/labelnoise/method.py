@@ -77,7 +77,8 @@ class Method:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a `state_dict`, after `setup` on the same problem."""
         for name, part in self._made().items():
-            _restore(part, state[name])
+            if name in state:  # else an older version knew nothing of it
+                _restore(part, state[name])
 
     def _made(self) -> dict[str, Any]:
         """Attributes that are not hyper-parameters and that hold a state."""

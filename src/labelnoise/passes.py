@@ -38,6 +38,12 @@ Losses = Callable[[Tensor, Tensor], Tensor]
 """(batch, classes) log-probabilities and (batch,) labels -> (batch,) losses."""
 
 
+def check_backward(backward: str) -> None:
+    """Refuse a way that does not exist."""
+    if backward not in BACKWARD:
+        raise unknown("value of backward", backward, BACKWARD)
+
+
 class Passes:
     """The passes of a method's steps through one of its networks.
 
@@ -47,8 +53,7 @@ class Passes:
     """
 
     def __init__(self, learner: Learner, backward: str) -> None:
-        if backward not in BACKWARD:
-            raise unknown("value of backward", backward, BACKWARD)
+        check_backward(backward)
         self._learner, self._backward = learner, backward
         self._limit: float | None = None  # below which fraction two passes are cheaper
         self._fraction = 1.0  # that counted in the last steps
@@ -128,4 +133,4 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
     both = counter.get_total_flops()
     if not both:
         return 0.0
-    return (both - forward) / both - OVERHEAD / (both * len(inputs) / len(probe))
+    return float((both - forward - OVERHEAD * len(probe) / len(inputs)) / both)

@@ -28,7 +28,7 @@ from labelnoise.batch import Batch, Step
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
-from labelnoise.passes import BACKWARD, Passes
+from labelnoise.passes import Passes, check_backward
 from labelnoise.problem import Problem
 from labelnoise.rules import DEFAULT, check_rule, new_rule
 from labelnoise.rules.thresholds import select, thresholds
@@ -60,8 +60,7 @@ class BARE(Method):
         self.kappa = check_rule(self.threshold, self.kappa)
         if self.empty not in EMPTY:
             raise unknown("value of empty", self.empty, EMPTY)
-        if self.backward not in BACKWARD:
-            raise unknown("value of backward", self.backward, BACKWARD)
+        check_backward(self.backward)
 
     def setup(self, problem: Problem) -> None:
         """One network, and a rule that has seen nothing yet."""

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range
-from labelnoise.losses import cross_entropy, weighted_mean
+from labelnoise.losses import cross_entropy
 from labelnoise.method import Method
+from labelnoise.passes import Passes, check_backward
 from labelnoise.problem import Problem
 
 Pair = tuple[Tensor, Tensor]
@@ -52,6 +54,8 @@ class CoTeaching(Method):
         noise_rate: Fraction of wrong labels; `None` is the problem's.
         ramp: Epochs until that fraction is dropped.
         exponent: How the ramp bends; 1 is a straight line.
+        backward: `"full"` for one pass over all samples, `"selected"` for a second one over the
+            chosen alone, `"auto"` for the cheaper one.
     """
 
     title = "Co-teaching"
@@ -59,37 +63,39 @@ class CoTeaching(Method):
     noise_rate: float | None = None
     ramp: int = 10
     exponent: float = 1.0
+    backward: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse a rate that is none and a ramp that leads nowhere."""
         noise_rate_lies_in_range(self.noise_rate)
         at_least(1, ramp=self.ramp)
         at_least(0, exponent=self.exponent)
+        check_backward(self.backward)
 
     def setup(self, problem: Problem) -> None:
         """Two networks that differ by their initialisation."""
         self.rate = problem.rate(self.noise_rate, self.title)
         self.learner, self.peer = problem.new_learner(), problem.new_learner()
+        self.passes = Passes(self.learner, self.backward)
+        self.peer_passes = Passes(self.peer, self.backward)
 
     def step(self, batch: Batch) -> Step:
         """Each network chooses, the other one learns; the step reports the first one's update."""
-        log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
-        peer_log_probs = self.peer.logits(batch.inputs).log_softmax(dim=1)
-        losses = self.losses(batch.time, log_probs, batch.labels)
-        peer_losses = self.losses(batch.time, peer_log_probs, batch.labels)
+        log_probs = self.passes.look(batch.inputs)
+        peer_log_probs = self.peer_passes.look(batch.inputs)
+        both = log_probs.detach(), peer_log_probs.detach()
+        losses = partial(self.losses, batch.time)
         keep, peer_keep = self.choose(
-            batch.time, (log_probs, peer_log_probs), (losses, peer_losses)
+            batch.time, both, (losses(both[0], batch.labels), losses(both[1], batch.labels))
         )
-        loss = weighted_mean(losses, peer_keep)
-        peer_loss = weighted_mean(peer_losses, keep)
-        self.learner.descend(loss)
-        self.peer.descend(peer_loss)
+        loss = self.passes.descend(losses, log_probs, batch, peer_keep)
+        peer_loss = self.peer_passes.descend(losses, peer_log_probs, batch, keep)
         return Step(
             index=batch.index,
-            weight=peer_keep.to(losses.dtype),
-            loss=(loss.detach() + peer_loss.detach()) / 2,
-            probs=log_probs.detach().exp(),
-            notes={"peer_weight": keep.to(losses.dtype)},
+            weight=peer_keep.to(both[0].dtype),
+            loss=(loss + peer_loss) / 2,
+            probs=both[0].exp(),
+            notes={"peer_weight": keep.to(both[0].dtype)},
         )
 
     def losses(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class CoTeachingPlus(CoTeaching):
         noise_rate: Fraction of wrong labels; `None` is the problem's.
         ramp: Epochs until that fraction is dropped.
         exponent: How the ramp bends; 1 is a straight line.
+        backward: Whether samples that are not chosen go through the networks backward.
         warmup: Epochs before disagreement counts; the BARE paper has 5 on MNIST, 10 on CIFAR-10.
         warmup_mode: Until then `"coteaching"`, or `"full"`: all samples for both.
         agree_steps: Updates during which a batch without disagreement is trained on whole.

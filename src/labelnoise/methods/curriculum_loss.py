@@ -22,8 +22,8 @@ from torch import Tensor
 
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range, unknown
-from labelnoise.losses import weighted_mean
 from labelnoise.method import Method
+from labelnoise.passes import Passes, check_backward
 from labelnoise.problem import Problem
 
 
@@ -92,12 +92,15 @@ class CurriculumLoss(Method):
         budget: `"npcl"`, (1 - rate)^2 m + (1 - rate) E with E misclassified samples among the m of
             the batch, or `"linear"`, (1 - rate) m.
         select_on: Choose by the `"hard"` or the `"soft"` hinge.
+        backward: `"full"` for one pass over all samples, `"selected"` for a second one over the
+            chosen alone, `"auto"` for the cheaper one.
     """
 
     noise_rate: float | None = None
     burn_in: int = 5
     budget: str = "npcl"
     select_on: str = "hard"
+    backward: str = "auto"
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""
@@ -107,23 +110,23 @@ class CurriculumLoss(Method):
             raise unknown("budget", self.budget, BUDGETS)
         if self.select_on not in SELECT_ON:
             raise unknown("value of select_on", self.select_on, SELECT_ON)
+        check_backward(self.backward)
 
     def setup(self, problem: Problem) -> None:
         """One network."""
         self.rate = problem.rate(self.noise_rate, "Curriculum Loss")
         self.learner = problem.new_learner()
+        self.passes = Passes(self.learner, self.backward)
 
     def step(self, batch: Batch) -> Step:
         """Choose by one loss, descend on the mean of the other one."""
-        log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
-        losses = soft_hinge(log_probs, batch.labels)
+        log_probs = self.passes.look(batch.inputs)
         keep = self._keep(batch.time, log_probs.detach(), batch.labels)
-        loss = weighted_mean(losses, keep)
-        self.learner.descend(loss)
+        loss = self.passes.descend(soft_hinge, log_probs, batch, keep)
         return Step(
             index=batch.index,
-            weight=keep.to(losses.dtype),
-            loss=loss.detach(),
+            weight=keep.to(log_probs.dtype),
+            loss=loss,
             probs=log_probs.detach().exp(),
         )
 
