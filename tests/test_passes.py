@@ -83,8 +83,7 @@ def test_methods_learn_the_same_either_way(kind: type[Any]) -> None:
     settings = {"threshold": "batch"} if kind is BARE else {}
     results = []
     for backward in ("full", "selected"):
-        seeds = count()
-        told = small_problem(lambda seeds=seeds: deep(next(seeds)), CLASSES, noise_rate=0.4)
+        told = small_problem(map(deep, count()).__next__, CLASSES, noise_rate=0.4)
         method = set_up(kind(backward=backward, **settings), told)
         steps = [
             method.step(random_batch(number, ROWS, FEATURES, CLASSES, time=12.0))

@@ -12,20 +12,23 @@ SMALLEST = 12  # what leaves one pixel for the dense part
 
 
 def lenet(shape: Sequence[int], num_classes: int) -> nn.Module:
-    """Two 5x5 convolutions with pooling, then three dense layers."""
+    """Two 5x5 convolutions with pooling, then three dense layers.
+
+    Pooling before ReLU gives the same numbers to the bit, and leaves ReLU a quarter of the work.
+    """
     channels, height, width = image_shape(shape, "lenet", SMALLEST)
     rows, columns = (height // 2 - 4) // 2, (width // 2 - 4) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
         nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
         nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
         nn.Flatten(),
         nn.Linear(16 * rows * columns, 120),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Linear(120, 84),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Linear(84, num_classes),
     )

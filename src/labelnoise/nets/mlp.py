@@ -15,6 +15,6 @@ def mlp(shape: Sequence[int], num_classes: int) -> nn.Module:
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(math.prod(shape), HIDDEN),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Linear(HIDDEN, num_classes),
     )
