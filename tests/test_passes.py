@@ -17,6 +17,7 @@ from labelnoise.learner import Recipe
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.methods import METHODS
 from labelnoise.methods.bare import BARE
+from labelnoise.norm import Statistics
 from labelnoise.passes import BACKWARD, GLANCE, Passes, break_even
 
 ROWS, FEATURES, CLASSES = 24, 6, 3
@@ -114,21 +115,58 @@ def test_a_loss_that_is_not_finite_is_seen_even_where_it_does_not_count() -> Non
 # --- batch norm -----------------------------------------------------------------------------------
 
 
-def test_batch_norm_takes_its_statistics_from_the_samples_that_count() -> None:
+def test_batch_norm_over_all_samples_is_what_it_is_in_one_pass() -> None:
+    batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some(kept=ROWS)
+    one, two = (stepped(backward, weight, batch, norm=True) for backward in ("full", "selected"))
+    ours = two.network.state_dict()
+    for name, value in one.network.state_dict().items():
+        assert torch.allclose(ours[name], value, rtol=1e-12, atol=1e-15), name
+
+
+def test_chosen_samples_come_out_of_batch_norm_as_they_did_beside_all_others() -> None:
     batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some()
-    ours = stepped("selected", weight, batch, norm=True)
-    chosen = weight > 0
-    alone = learner(norm=True)
-    log_probs = alone.logits(batch.inputs[chosen]).log_softmax(dim=1)
-    alone.descend(weighted_mean(cross_entropy(log_probs, batch.labels[chosen]), weight[chosen]))
-    for name, value in alone.network.state_dict().items():
-        assert torch.allclose(ours.network.state_dict()[name], value, rtol=1e-12), name
+    one = learner(norm=True)
+    passes, seen = Passes(one, "selected"), []
+    log_probs = passes.look(batch.inputs)
+
+    def losses(scores: Tensor, labels: Tensor) -> Tensor:
+        seen.append(scores.detach())
+        return cross_entropy(scores, labels)
+
+    passes.descend(losses, log_probs, batch, weight)
+    everyone, chosen = seen
+    assert torch.allclose(chosen, everyone[weight > 0], rtol=1e-12)
+    # Running statistics have moved once, by the whole mini-batch.
+    other = learner(norm=True)
+    other.logits(batch.inputs)
+    expected = dict(other.network.named_buffers())
+    for name, buffer in one.network.named_buffers():
+        assert torch.allclose(buffer, expected[name], rtol=1e-12), name
+
+
+def test_gradients_through_batch_norm_point_where_those_of_one_pass_do() -> None:
+    batch = random_batch(0, ROWS, FEATURES, CLASSES)
+    made = []
+    for backward in ("full", "selected"):
+        parts = stepped(backward, some(kept=16), batch, norm=True).parameters
+        made.append(torch.cat([p.grad.flatten() for p in parts if p.grad is not None]))
+    assert float(torch.cosine_similarity(made[0], made[1], dim=0)) > 0.9
 
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_batch_norm_gets_along_with_less_than_two_samples_that_count(kept: int) -> None:
     made = stepped("selected", some(kept=kept), random_batch(0, ROWS, FEATURES, CLASSES), norm=True)
     assert all(bool(part.isfinite().all()) for part in weights(made.network))
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(8, affine=False), nn.BatchNorm1d(8).eval()])
+def test_layers_without_parameters_or_with_statistics_that_stay(layer: nn.BatchNorm1d) -> None:
+    inputs = torch.randn(ROWS, 8)
+    with torch.no_grad(), Statistics() as taken:
+        expected = layer(inputs)
+    assert len(taken.moments) == layer.training
+    with Statistics(taken):
+        assert torch.allclose(layer(inputs[:5]), expected[:5], atol=1e-6)
 
 
 # --- which way ------------------------------------------------------------------------------------

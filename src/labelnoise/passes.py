@@ -11,15 +11,16 @@ against 1 + f (1 + b): the second is cheaper below f = b / (1 + b). In a deep ne
 the first layer makes most of the products it is 1, because nobody wants the gradient of inputs.
 `"auto"` counts the products of the network and goes by the fraction of the last steps.
 
-For a network that treats samples apart both ways give the same gradient, but for rounding. Batch
-norm does not: in the second pass it takes its statistics from the chosen samples alone. Its running
-statistics come from that pass too, so a network is tested as it was trained. What that does to
-accuracy is measured in docs/results/speed.md.
+For a network that treats samples apart both ways give the same gradient, but for rounding. In batch
+norm samples meet: its statistics are those of the first pass, so that every sample comes out of the
+second one as of the first, but what depends on the statistics is shared by the chosen samples
+backward instead of by all. What that does to accuracy is measured in docs/results/speed.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from labelnoise.batch import Batch
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
 from labelnoise.losses import weighted_mean
+from labelnoise.norm import Statistics, normalises
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with one pass between two looks at the fraction that counts
@@ -55,6 +57,8 @@ class Passes:
     def __init__(self, learner: Learner, backward: str) -> None:
         check_backward(backward)
         self._learner, self._backward = learner, backward
+        self._normalises = normalises(learner.network)
+        self._taken: Statistics | None = None  # what batch norm took from the last first pass
         self._limit: float | None = None  # below which fraction two passes are cheaper
         self._fraction = 1.0  # that counted in the last steps
         self._steps = 0
@@ -64,10 +68,11 @@ class Passes:
 
         They carry a gradient if this pass is the only one.
         """
-        if self._two(inputs):
-            with torch.no_grad():
-                return self._learner.aside(inputs).log_softmax(dim=1)
-        return self._learner.logits(inputs).log_softmax(dim=1)
+        if not self._two(inputs):
+            return self._learner.logits(inputs).log_softmax(dim=1)
+        self._taken = Statistics() if self._normalises else None
+        with torch.no_grad(), self._taken or nullcontext():
+            return self._learner.logits(inputs).log_softmax(dim=1)
 
     def descend(self, losses: Losses, log_probs: Tensor, batch: Batch, weight: Tensor) -> Tensor:
         """Make one step on the mean of `losses` under `weight`; that mean, as it was before.
@@ -99,10 +104,11 @@ class Passes:
     def _descend_on(self, rows: Tensor, losses: Losses, batch: Batch, weight: Tensor) -> None:
         """The second pass."""
         self._note(len(rows) / len(weight))
-        if len(rows) < 2:  # batch norm has no variance of one, and no network a gradient of none
-            rows = torch.arange(len(weight), device=weight.device)
+        if not len(rows):  # of none there is no gradient; of one with weight 0 it is 0
+            rows = torch.zeros(1, dtype=rows.dtype, device=rows.device)
         labels, weight = batch.labels.index_select(0, rows), weight.index_select(0, rows)
-        logits = self._learner.logits(batch.inputs.index_select(0, rows))
+        with Statistics(self._taken) if self._taken else nullcontext():
+            logits = self._learner.aside(batch.inputs.index_select(0, rows))
         self._learner.descend(weighted_mean(losses(logits.log_softmax(dim=1), labels), weight))
 
     def _two(self, inputs: Tensor) -> bool:
