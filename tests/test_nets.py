@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 
@@ -31,9 +32,41 @@ def test_the_nets_have_the_papers_number_of_parameters(
     assert parameters(net_named(name)(shape, 10)) == count
 
 
+def as_printed(network: nn.Module) -> nn.Sequential:
+    """The same network with every pooling after its ReLU, and nothing in place."""
+    layers = list(copy.deepcopy(network).children())
+    for place, layer in enumerate(layers):
+        if isinstance(layer, nn.MaxPool2d):
+            layers[place : place + 2] = [nn.ReLU(), layer]
+        elif isinstance(layer, nn.ReLU):
+            layer.inplace = False
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn", (3, 16, 16)), ("lenet", (1, 16, 16))])
+def test_pooling_before_relu_gives_the_same_numbers_to_the_bit(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    ours = net_named(name)(shape, 10)
+    with torch.no_grad():
+        for parameter in ours.parameters():  # so coarse that pooling meets many ties
+            parameter.copy_((parameter * 16).round() / 16)
+    printed = as_printed(ours)
+    inputs = torch.randint(-2, 3, (32, *shape)).float()
+    outputs = []
+    for network in (ours, printed):
+        outputs.append(network(inputs))
+        outputs[-1].square().sum().backward()
+    assert outputs[0].equal(outputs[1])
+    for one, other in zip(ours.parameters(), printed.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert one.grad.equal(other.grad)
+
+
 def test_the_cnn_is_the_papers_layer_by_layer() -> None:
+    layers = list(as_printed(net_named("cnn")((3, 32, 32), 10)))
     block = ["Conv2d", "BatchNorm2d", "ReLU"]
-    layers = list(net_named("cnn")((3, 32, 32), 10))  # type: ignore[call-overload]
     names = [type(layer).__name__ for layer in layers]
     pool = ["MaxPool2d"]
     assert names == [*block, *pool, *block, *pool, *block, *block, *pool, "Flatten", "Linear"]

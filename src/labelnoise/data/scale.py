@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -28,7 +29,19 @@ class Scaling:
     def __call__(self, inputs: Tensor) -> Tensor:
         """Scale a whole batch: (batch, ...) of bytes or floats -> the same of floats."""
         # The copy is ours to change in place; floats would otherwise change in the data set itself.
-        return inputs.to(self.factor.dtype, copy=True).sub_(self.shift).mul_(self.factor)
+        scaled = inputs.to(self.factor.dtype, copy=True)
+        if self._shifts:
+            scaled.sub_(self.shift)
+        return scaled.mul_(self.factor) if self._multiplies else scaled
+
+    @cached_property
+    def _shifts(self) -> bool:
+        """Whether subtracting changes anything: raw pixels are read and written once less."""
+        return bool(self.shift.any())
+
+    @cached_property
+    def _multiplies(self) -> bool:
+        return bool((self.factor != 1).any())
 
     def to(self, device: torch.device) -> Scaling:
         """The same map on another device."""
