@@ -35,10 +35,11 @@ def test_the_nets_have_the_papers_number_of_parameters(
 def as_printed(network: nn.Module) -> nn.Sequential:
     """The same network with every pooling after its ReLU, and nothing in place."""
     layers = list(copy.deepcopy(network).children())
-    for place, layer in enumerate(layers):
-        if isinstance(layer, nn.MaxPool2d):
-            layers[place : place + 2] = [nn.ReLU(), layer]
-        elif isinstance(layer, nn.ReLU):
+    pooled = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    for place in pooled:
+        layers[place], layers[place + 1] = layers[place + 1], layers[place]
+    for layer in layers:
+        if isinstance(layer, nn.ReLU):
             layer.inplace = False
     return nn.Sequential(*layers)
 
