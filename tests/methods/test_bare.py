@@ -514,6 +514,16 @@ def test_sums_in_pieces_are_those_of_the_whole(
         assert torch.allclose(found.double(), expected, rtol=2e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("threshold", RULES)
+def test_autocast_changes_no_threshold(threshold: str) -> None:
+    for shape in ((64, 5), (200, 40), (600, 500)):
+        probs, labels = random_batch(*shape, seed=1)
+        expected = thresholds(probs, labels, threshold=threshold)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = thresholds(probs, labels, threshold=threshold)
+        assert found.nan_to_num().equal(expected.nan_to_num())
+
+
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 1e-8, 1 / 7, 0.0, 1.0])
 @pytest.mark.parametrize("threshold", RULES)
 def test_equal_probabilities_are_all_selected_whatever_the_pieces(

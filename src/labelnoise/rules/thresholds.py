@@ -97,7 +97,7 @@ def _halves(probs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     pieces = _pieces(probs)
     # A product with ones reads memory in its order, which torch.sum over rows does not.
     ones = probs.new_ones(ROWS)
-    total = _added_up([torch.mv(piece.T, ones[: len(piece)]) for piece in pieces], classes)
+    total = _added_up([_sum_of_rows(piece, ones) for piece in pieces], classes)
     bar = (total / (size * (1 + _rounding(probs)))).to(probs.dtype)
     room = torch.empty_like(pieces[0])
     bars = bar.repeat(room.shape[1] // classes)
@@ -126,6 +126,11 @@ def _pieces(probs: Tensor) -> list[Tensor]:
     whole = size // side * side
     wide = torch.split(probs[:whole].view(-1, side * classes), rows)
     return [*wide, *torch.split(probs[whole:], rows)] if whole < size else list(wide)
+
+
+def _sum_of_rows(piece: Tensor, ones: Tensor) -> Tensor:
+    """With room of its own, so that autocast leaves the product alone."""
+    return torch.mv(piece.T, ones[: len(piece)], out=piece.new_empty(piece.shape[1]))
 
 
 def _rounding(probs: Tensor) -> float:
