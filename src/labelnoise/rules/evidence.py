@@ -51,7 +51,7 @@ from labelnoise.rules.verdict import Verdict
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
 TOGETHER = 32
 FEW = 32  # classes up to which a small product of matrices is faster than going row by row
-LARGE = 1 << 20  # probabilities of a mini-batch from which on they do not wait, but what is in them
+LARGE = 1 << 16  # probabilities of a mini-batch from which on they do not wait, but what is in them
 LIMITS = torch.finfo(torch.float32)
 ALMOST = 1 + LIMITS.eps
 LEAST = LIMITS.tiny / LIMITS.eps
@@ -206,9 +206,9 @@ class Evidence(nn.Module):
             sure = reaches(largest, bars.index_select(0, predicted)).to(right.dtype)
             if classes <= FEW:
                 where = torch.zeros_like(wide).scatter_(1, predicted[:, None], sure[:, None])
-                habits.addmm_(where.T, wide)
+                habits[:classes].addmm_(where.T, wide)
             else:
-                habits.index_add_(0, predicted, wide * sure.unsqueeze(1))
+                habits.index_add_(0, torch.where(sure > 0, predicted, classes), wide)
             found.append((predicted, largest, sure))
         if len(found) == 1:
             return labels, right, *found[0]
@@ -234,7 +234,7 @@ class Evidence(nn.Module):
         taken = _columns(predicted, classes, one, largest, sure)
         rights = _columns(labels, classes, right, high, high_wrong, low, wrong * low)
         apart = _columns(place, together * classes, one, wrong, wrong * wrong)
-        habits = self._habits_to_be()
+        habits = self._habits_to_be()[:classes]
         for each in (votes, habits, taken, rights, apart):
             dist.total(each)
         count, total, squares = apart.view(together, classes, 3).unbind(dim=2)
@@ -248,9 +248,9 @@ class Evidence(nn.Module):
         self._waiting, self._new_habits, self._tables, self._doubt = [], None, None, None
 
     def _habits_to_be(self) -> Tensor:
-        """(predicted, class) what waits to be added to the habits."""
+        """(predicted, class) what waits to be added to the habits; at last what was not sure."""
         if self._new_habits is None:
-            self._new_habits = torch.zeros_like(self.habits)
+            self._new_habits = self.habits.new_zeros(self.num_classes + 1, self.num_classes)
         return self._new_habits
 
     def sums(self) -> Sums:
