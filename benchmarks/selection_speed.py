@@ -43,6 +43,7 @@ SKIPPED = tuple(
     (batch, classes) for classes in CLASSES for batch in BATCHES if batch * classes >= MOST
 )
 LEAST_SECONDS = 2e-3  # of a round, so that the clock is fine enough
+EPOCH = 400  # mini-batches
 LABELINGS = 8  # mini-batches in turn, so that not always the same rows of a table are at hand
 
 
@@ -61,9 +62,11 @@ def problem(batch: int, classes: int) -> tuple[Tensor, list[Tensor]]:
 
 
 def selection(rule_name: str, probs: Tensor, labelings: list[Tensor]) -> Callable[[], None]:
-    """One selection after the other, of a rule that has seen an epoch."""
+    """One selection after the other, of a rule that has seen something already."""
     batch, classes = probs.shape
-    rule = new_rule(rule_name, None, num_classes=classes, samples=batch, device=probs.device)
+    rule = new_rule(
+        rule_name, None, num_classes=classes, samples=EPOCH * batch, device=probs.device
+    )
     turn = 0
 
     def once() -> None:

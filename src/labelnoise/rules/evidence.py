@@ -445,9 +445,14 @@ def _largest(probs: Tensor) -> tuple[Tensor, Tensor]:
     torch.max looks at one after the other when it must say which one it was.
     """
     classes = probs.shape[1]
-    if classes < 4 * BLOCK:
+    if classes <= FEW:
         largest, predicted = probs.max(dim=1)
         return largest, predicted
+    if classes < 4 * BLOCK:
+        largest = probs.amax(dim=1, keepdim=True)
+        found = torch.ge(probs, largest, out=torch.empty_like(probs))  # 1 where it is, else 0
+        found.mul_(torch.arange(classes, 0, -1, dtype=probs.dtype, device=probs.device))
+        return largest.squeeze(1), (classes - found.amax(dim=1)).long().clamp_(max=classes - 1)
     whole = classes // BLOCK * BLOCK
     blocks = torch.unflatten(probs[:, :whole], 1, (-1, BLOCK)).amax(dim=2)
     if whole < classes:
