@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor
 
+TINY = torch.finfo(torch.float32).tiny
+
 
 def cross_entropy(log_probs: Tensor, labels: Tensor) -> Tensor:
     """The cross-entropy of every sample, from log-probabilities: (batch, classes) -> (batch,)."""
@@ -19,7 +21,7 @@ def weighted_mean(losses: Tensor, weight: Tensor) -> Tensor:
     forward pass must be seen, not hidden by the selection that it breaks.
     """
     # Half precision can neither count nor add up the samples of a large batch.
-    wide = torch.promote_types(losses.dtype, torch.float32)
-    weight = weight.to(wide)
-    total = weight.sum().clamp(min=torch.finfo(wide).tiny)
-    return torch.dot(losses.to(wide), weight / total)
+    if losses.dtype != torch.float32 or weight.dtype != torch.float32:
+        wide = torch.promote_types(losses.dtype, torch.float32)
+        losses, weight = losses.to(wide), weight.to(wide)
+    return torch.dot(losses, weight / weight.sum().clamp_(min=TINY))

@@ -463,7 +463,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize(
     "shapes",
-    [((8, 2), (8, 200), (512, 2), (300, 10)), ((512, 200), (4096, 2), (24, 2000))],
+    [((8, 2), (8, 200), (512, 2), (300, 10)), ((512, 200), (4096, 2), (512, 20))],
     ids=["small", "large"],
 )
 @pytest.mark.parametrize("threshold", RULES)
@@ -488,6 +488,52 @@ def test_small_and_large_batches_have_the_same_thresholds(kappa: float) -> None:
     assert probs.numel() < SMALL <= wide.numel()
     few, many = thresholds(probs, labels, kappa=kappa), thresholds(wide, labels, kappa=kappa)
     assert torch.allclose(many, few.repeat(5), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5000, 3), (4096, 40), (1030, 130), (300, 1000), (70, 9000)])
+@pytest.mark.parametrize(
+    ("threshold", "kappa"), [("batch", 1.0), ("batch", -0.5), ("midpoint", None)]
+)
+def test_sums_in_pieces_are_those_of_the_whole(
+    threshold: str, kappa: float | None, shape: tuple[int, int], dtype: torch.dtype
+) -> None:
+    """Also where the last piece is a smaller one, and where the table is not in one row."""
+    probs, labels = random_batch(*shape, seed=2, sharpness=3)
+    wide = probs.double()
+    mean = wide.mean(dim=0)
+    if kappa is not None:
+        expected = mean + kappa * wide.std(dim=0)
+    else:
+        above = wide >= mean
+        highs = torch.where(above, wide, 0).sum(dim=0) / above.sum(dim=0)
+        expected = (highs + torch.where(above, 0, wide).sum(dim=0) / (~above).sum(dim=0)) / 2
+    for table in (probs.to(dtype), probs.to(dtype).T.contiguous().T):
+        found = thresholds(table, labels, threshold=threshold, kappa=kappa)
+        assert found.dtype == dtype
+        assert torch.allclose(found.double(), expected, rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("threshold", RULES)
+def test_autocast_changes_no_threshold(threshold: str) -> None:
+    for shape in ((64, 5), (200, 40), (600, 500)):
+        probs, labels = random_batch(*shape, seed=1)
+        expected = thresholds(probs, labels, threshold=threshold)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = thresholds(probs, labels, threshold=threshold)
+        assert found.nan_to_num().equal(expected.nan_to_num())
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 0.7, 1e-8, 1 / 7, 0.0, 1.0])
+@pytest.mark.parametrize("threshold", RULES)
+def test_equal_probabilities_are_all_selected_whatever_the_pieces(
+    threshold: str, value: float
+) -> None:
+    for rows, classes in ((1100, 130), (513, 300), (200, 1500), (90, 9000)):
+        labels = torch.arange(rows) % classes
+        for kappa in (None,) if threshold == "midpoint" else (None, -2.0, 4.0):
+            probs = torch.full((rows, classes), value)
+            assert bare_select(probs, labels, threshold=threshold, kappa=kappa).all()
 
 
 # --- properties -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelnoise import Evidence
+from labelnoise.rules.evidence import _largest
 from labelnoise.rules.verdict import Verdict
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -422,6 +423,48 @@ def test_long_histories_stay_precise() -> None:
     assert float(late.noise_rate()) == pytest.approx(
         float((truth != labels).double().mean()), abs=1e-3
     )
+
+
+def test_a_weight_that_cannot_be_seen_next_to_1_is_0() -> None:
+    truth = torch.arange(1000) % 4
+    labels = flipped(truth, 0.3, 4)
+    evidence = after([(confident(truth, 4), labels)] * 30, 4)
+    verdict = evidence.judge(confident(truth, 4), labels)
+    assert (verdict.weight > 0).equal(truth == labels)
+    assert verdict.score[truth != labels].max() < torch.finfo(torch.float32).eps
+    none = evidence.judge(confident(truth, 4), (truth + 1) % 4)  # not one label that looks right
+    assert none.weight.tolist() == [0.0] * 1000
+
+
+@pytest.mark.parametrize("classes", [10, 40, 300])
+def test_what_is_judged_and_taken_in_by_pieces_is_what_it_is_at_once(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle too, with a state that was put away and taken out again."""
+    batches = random_batches(60, 50, classes) + random_batches(3, 7, classes)
+    whole = after(batches, classes)
+    monkeypatch.setattr("labelnoise.rules.evidence.CHUNK", 3 * classes)
+    monkeypatch.setattr("labelnoise.rules.evidence.LARGE", 10 * classes)
+    pieces = after(batches[:61], classes)
+    restored = Evidence(classes)
+    restored.load_state_dict(copy.deepcopy(pieces.state_dict()))
+    for each in batches[61:]:
+        assert see(restored, *each).weight.equal(see(pieces, *each).weight)
+    for name, found in pieces.sums()._asdict().items():
+        assert torch.allclose(found, getattr(whole, name), rtol=1e-4, atol=1e-5), name
+        assert found.equal(getattr(restored, name))
+    assert torch.allclose(
+        pieces.judge(*batches[0]).weight, whole.judge(*batches[0]).weight, rtol=1e-3, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("classes", [3, 100, 256, 300, 1000])
+def test_the_largest_probability_is_that_of_the_first_class_that_has_it(classes: int) -> None:
+    probs = torch.rand(200, classes, generator=torch.Generator().manual_seed(0))
+    probs[:100] = (probs[:100] * 3).round()  # many are equal
+    largest, predicted = _largest(probs)
+    assert largest.equal(probs.amax(dim=1))
+    assert predicted.tolist() == [row.index(max(row)) for row in probs.tolist()]
 
 
 # --- odds -----------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ more than a look into tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -45,11 +45,17 @@ from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
-from labelnoise.rules.thresholds import reaches, slack
+from labelnoise.rules.thresholds import CHUNK, reaches, slack
 from labelnoise.rules.verdict import Verdict
 
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
 TOGETHER = 32
+FEW = 32  # classes up to which a small product of matrices is faster than going row by row
+LARGE = 1 << 16  # probabilities of a mini-batch from which on they do not wait, but what is in them
+LIMITS = torch.finfo(torch.float32)
+ALMOST = 1 + LIMITS.eps
+LEAST = LIMITS.tiny / LIMITS.eps
+BLOCK = 64  # classes among which the largest probability is looked for at a time
 
 
 class Sums(NamedTuple):
@@ -90,10 +96,12 @@ class Tables(NamedTuple):
     """All that a judgement looks up, by given label.
 
     Attributes:
-        others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be.
+        others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be;
+            with few classes (given, 3, class), and the given label itself.
         numbers: (4, given) `own`, `cut` less what rounding may do, and two parts of a weight: what
             it is anyway, and for a label that reaches the cut.
         soft: (given,) the third one, before it is divided: for a `right` of 1.
+        power: (given,) of which power of the mini-batch's own mean that is.
         standing: What all that comes from.
         noise_rate: Of all labels.
     """
@@ -101,6 +109,7 @@ class Tables(NamedTuple):
     others: Tensor
     numbers: Tensor
     soft: Tensor
+    power: Tensor
     standing: Standing
     noise_rate: Tensor
 
@@ -137,31 +146,36 @@ class Evidence(nn.Module):
         self.register_buffer("rights", torch.zeros(num_classes, 7))
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, ...]] = []
+        self._new_habits: Tensor | None = None
         self._tables: Tables | None = None
         self._doubt: Tensor | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
-        """What the evidence so far says of a mini-batch; nothing is remembered."""
+        """What the evidence so far says of a mini-batch; nothing is remembered.
+
+        A weight that could not be seen next to 1 is exactly 0, so that the sample may be left out.
+        It may come to pass that all of them are.
+        """
         if probs.shape[1] != self.num_classes:
             raise LabelNoiseError(
                 f"{probs.shape[1]} classes, but the evidence is about {self.num_classes}: every "
                 "head of a network needs a rule of its own"
             )
         tables = self._look_up()
-        probs = probs.detach().to(self.votes.dtype)
+        if probs.requires_grad or probs.dtype != self.votes.dtype:
+            probs = probs.detach().to(self.votes.dtype)
         own, cut, anyway, if_kept = tables.numbers.index_select(1, labels).unbind()
-        given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        others = (tables.others.index_select(0, labels) * probs.unsqueeze(1)).sum(dim=2)
-        minus_leak, strays = others.unbind(dim=1)  # times 1 - given: not yet averages
+        minus_leak, strays, given = _looks(
+            tables.others, probs, labels
+        )  # times 1 - given: no means
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
-        limits = torch.finfo(probs.dtype)
-        rest = 1 + limits.eps - given  # never 0, so that a label that is sure is right
-        least = limits.tiny / limits.eps  # not 0: with no other class believed, 0 / 0
-        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=least)
-        right = for_it / torch.addcmul(for_it, (own - given).clamp_(min=0), strays)
+        rest = ALMOST - given  # never 0, so that a label that is sure is right
+        # Not 0 either: with no other class believed, 0 / 0.
+        for_it = torch.addcmul(minus_leak, given, rest).clamp_(min=LEAST)
+        right = for_it / torch.addcmul(for_it, own.sub_(given).clamp_(min=0), strays)
         keep = right >= cut
         weight = torch.addcmul(anyway, self._by_right(right, labels), right)
-        weight.addcmul_(if_kept, keep.to(right.dtype))
+        torch.threshold_(weight.addcmul_(if_kept, keep), LIMITS.eps, 0)
         notes = {"thresholds": tables.standing.cut, "noise_rate": tables.noise_rate}
         return Verdict(right, keep, weight, notes)
 
@@ -170,45 +184,74 @@ class Evidence(nn.Module):
 
         It may wait to be added, so that none of the three may be changed from here on.
         """
-        self._waiting.append((probs.detach(), labels, verdict.score))
+        seen = probs.detach(), labels, verdict.score
+        self._waiting.append(seen if probs.numel() < LARGE else self._taken_in(*seen))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
         if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
             self._add_up()
 
     @torch.no_grad()
+    def _taken_in(self, probs: Tensor, labels: Tensor, right: Tensor) -> tuple[Tensor, ...]:
+        """What is left of a mini-batch when its probabilities have been added to the new habits.
+
+        Returns:
+            (batch,) labels; `right`; the class predicted, its probability, and 1 where it is sure.
+        """
+        habits, bars = self._habits_to_be(), self._bars()
+        classes, found = self.num_classes, []
+        for piece in torch.split(probs, max(1, CHUNK // classes)):
+            wide = piece.to(right.dtype)
+            largest, predicted = _largest(wide)
+            sure = reaches(largest, bars.index_select(0, predicted)).to(right.dtype)
+            if classes <= FEW:
+                where = torch.zeros_like(wide).scatter_(1, predicted[:, None], sure[:, None])
+                habits[:classes].addmm_(where.T, wide)
+            else:
+                habits.index_add_(0, torch.where(sure > 0, predicted, classes), wide)
+            found.append((predicted, largest, sure))
+        if len(found) == 1:
+            return labels, right, *found[0]
+        return labels, right, *(torch.cat(each) for each in zip(*found, strict=True))
+
+    @torch.no_grad()
     def _add_up(self) -> None:
         """Add what waits to the sums, as if it were one mini-batch."""
         together, classes = len(self._waiting), self.num_classes
-        sizes = torch.tensor([len(labels) for _, labels, _ in self._waiting])
-        step = torch.arange(together).repeat_interleave(sizes).to(self.votes.device)
-        probs, labels, right = (torch.cat(each) for each in zip(*self._waiting, strict=True))
-        probs = probs.to(right.dtype)
-        largest, predicted = probs.max(dim=1)
-        sure = reaches(largest, self._bars()[predicted]).to(right.dtype)
-        high = reaches(right, self._look_up().standing.mean[labels]).to(right.dtype)
-        one, wrong = torch.ones_like(right), 1 - right
-        new = Sums(*(torch.zeros_like(each) for each in self.sums()))
-        new.votes.index_put_((labels, predicted), sure, accumulate=True)
-        new.habits.index_add_(0, predicted, probs * sure.unsqueeze(1))
-        new.taken.index_add_(0, predicted, torch.stack([one, largest, sure], dim=1))
-        low = 1 - high
-        columns = [right, high, wrong * high, low, wrong * low]
-        new.rights[:, :5].index_add_(0, labels, torch.stack(columns, dim=1))
-        apart = new.rights.new_zeros(together * classes, 3)
-        moments = torch.stack([one, wrong, wrong.square()], dim=1)
-        apart.index_add_(0, step * classes + labels, moments)
-        for each in (*new, apart):
+        sizes = [len(each[1]) for each in self._waiting]
+        if all(len(each) == 3 for each in self._waiting):
+            seen = self._taken_in(*(torch.cat(each) for each in zip(*self._waiting, strict=True)))
+        else:
+            parts = [self._taken_in(*x) if len(x) == 3 else x for x in self._waiting]
+            seen = tuple(torch.cat(each) for each in zip(*parts, strict=True))
+        labels, right, predicted, largest, sure = seen
+        first = torch.arange(0, together * classes, classes).repeat_interleave(torch.tensor(sizes))
+        place = first.to(labels.device).add_(labels)
+        high = reaches(right, self._look_up().standing.mean.index_select(0, labels))
+        high, wrong = high.to(right.dtype), 1 - right
+        one, low, high_wrong = torch.ones_like(right), 1 - high, wrong * high
+        votes = sure.new_zeros(classes * classes).index_add_(0, labels * classes + predicted, sure)
+        taken = _columns(predicted, classes, one, largest, sure)
+        rights = _columns(labels, classes, right, high, high_wrong, low, wrong * low)
+        apart = _columns(place, together * classes, one, wrong, wrong * wrong)
+        habits = self._habits_to_be()[:classes]
+        for each in (votes, habits, taken, rights, apart):
             dist.total(each)
         count, total, squares = apart.view(together, classes, 3).unbind(dim=2)
         differences = squares - total.square() / count.clamp(min=1)
-        new.rights[:, 5] = differences.clamp(min=0).sum(dim=0)
-        new.rights[:, 6] = (count - 1).clamp(min=0).sum(dim=0)
-        before = self._lateness(self.steps - len(self._waiting)) / self._lateness(self.steps)
+        spread = [differences.clamp_(min=0).sum(dim=0), (count - 1).clamp_(min=0).sum(dim=0)]
+        new = votes.view(classes, classes), habits, taken, torch.column_stack([rights, *spread])
+        before = self._lateness(self.steps - together) / self._lateness(self.steps)
         for sums, each in zip(self.sums(), new, strict=True):
             sums.mul_(before).add_(each)
         self.seen += count.sum().long()
-        self._waiting, self._tables, self._doubt = [], None, None
+        self._waiting, self._new_habits, self._tables, self._doubt = [], None, None, None
+
+    def _habits_to_be(self) -> Tensor:
+        """(predicted, class) what waits to be added to the habits; at last what was not sure."""
+        if self._new_habits is None:
+            self._new_habits = self.habits.new_zeros(self.num_classes + 1, self.num_classes)
+        return self._new_habits
 
     def sums(self) -> Sums:
         """What all mini-batches so far have left behind."""
@@ -262,25 +305,33 @@ class Evidence(nn.Module):
         """Follow the network to another device, but not to another precision."""
         device = fn(torch.empty(0, device=self.votes.device)).device
         self._waiting = [_on(device, *each) for each in self._waiting]
+        if self._new_habits is not None:
+            self._new_habits = self._new_habits.to(device)
         self._tables = self._doubt = None
         super()._apply(lambda each: each.to(device), recurse)  # type: ignore[no-untyped-call]
         return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """What waits to be added up, for a checkpoint."""
-        return {"steps": self.steps, "waiting": list(self._waiting)}
+        found: dict[str, Any] = {"steps": self.steps, "waiting": list(self._waiting)}
+        if self._new_habits is not None:
+            found["habits"] = self._new_habits.clone()
+        return found
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go back to it."""
         self.steps = state["steps"]
         self._waiting = [_on(self.votes.device, *each) for each in state["waiting"]]
+        habits = state.get("habits")
+        self._new_habits = None if habits is None else habits.to(self.votes.device, copy=True)
         self._tables = self._doubt = None
 
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
         """By how much of `right` each label counts: less where its class looks good just now."""
         tables = self._look_up()
-        now = tables.standing.mean.scatter_reduce(0, labels, right, "mean", include_self=True)
-        by_class = now.pow_(tables.standing.resolution - 1).mul_(tables.soft)
+        total = tables.standing.mean.index_add(0, labels, right)
+        count = torch.ones_like(total).index_add_(0, labels, torch.ones_like(right))
+        by_class = total.div_(count).pow_(tables.power).mul_(tables.soft)
         return by_class.index_select(0, labels)
 
     def _look_up(self) -> Tables:
@@ -296,14 +347,19 @@ class Evidence(nn.Module):
         believed = self._believed(stays, strays)
         resolved = standing.resolution * believed
         own = 1 - resolved * (1 - habits.diagonal())
-        minus_leak = (habits.T * -resolved.unsqueeze(1)).fill_diagonal_(0)
-        others = torch.stack([minus_leak, strays / stays.unsqueeze(1)], dim=1) * believed
+        rows = 3 if self.num_classes <= FEW else 2
+        others = habits.new_empty(self.num_classes, rows, self.num_classes)
+        torch.mul(habits.T, -resolved.unsqueeze(1), out=others[:, 0]).fill_diagonal_(0)
+        torch.div(strays, stays.unsqueeze(1), out=others[:, 1])
+        others.mul_(believed)
+        if rows == 3:
+            others[:, 2] = torch.eye(self.num_classes, device=others.device)
         # In the first pass all count alike.
         judged = (self.seen >= self.samples).to(resolved.dtype).expand_as(resolved)
         cut = standing.cut / slack(standing.cut)
         numbers = torch.stack([own, cut, 1 - judged, resolved * judged])
-        standing = standing._replace(resolution=resolved)
-        return Tables(others, numbers, (1 - resolved) * judged, standing, self.noise_rate())
+        standing, soft = standing._replace(resolution=resolved), (1 - resolved) * judged
+        return Tables(others, numbers, soft, resolved - 1, standing, self.noise_rate())
 
     def _standing(self) -> Standing:
         """By their `right` alone, whether or not the class is believed."""
@@ -349,16 +405,67 @@ class Evidence(nn.Module):
         own, all_votes, prior = self.votes.diagonal(), self.taken[:, 2], self.num_classes
         stays = (own + prior) / (all_votes + prior)
         share = (1 - stays).clamp(min=0) / ((all_votes - own).clamp(min=0) + max(1, prior - 1))
-        return stays, ((self.votes + 1) * share).fill_diagonal_(0)
+        return stays, (self.votes + 1).mul_(share).fill_diagonal_(0)
 
     def _habits(self) -> Tensor:
         """(predicted, class) mean probabilities, after so many perfect predictions as classes."""
-        prior = torch.eye(self.num_classes, device=self.votes.device) * self.num_classes
-        return (self.habits + prior) / (self.taken[:, 2:] + self.num_classes)
+        total = self.habits.clone()
+        total.diagonal().add_(self.num_classes)
+        return total.div_(self.taken[:, 2:] + self.num_classes)
 
     def _lateness(self, step: int) -> float:
         """The weight of a step in all sums, before they are divided by that of the last."""
         return step * (step + 1)
+
+
+def _looks(others: Tensor, probs: Tensor, labels: Tensor) -> Sequence[Tensor]:
+    """(batch,) minus `leak` and `strays`, as sums over all other classes, and the label's own."""
+    classes = probs.shape[1]
+    parts = zip(_few(probs, classes), _few(labels, classes), strict=True)
+    if classes <= FEW:
+        found = probs.new_empty(len(probs), 3, 1)  # asked for, autocast leaves the product alone
+        rooms = _few(found, classes)
+        for (p, y), room in zip(parts, rooms, strict=True):
+            torch.bmm(others.index_select(0, y), p.unsqueeze(2), out=room)
+        return found.squeeze(2).unbind(dim=1)
+    sums = [others.index_select(0, y).mul_(p.unsqueeze(1)).sum(dim=2) for p, y in parts]
+    given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+    return *torch.cat(sums).unbind(dim=1), given
+
+
+def _few(values: Tensor, classes: int) -> Sequence[Tensor]:
+    """The values, so many at a time that what is made of them stays in the cache."""
+    rows = max(1, CHUNK // 2 // classes)
+    return torch.split(values, rows) if len(values) > rows else (values,)
+
+
+def _largest(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """(batch,) the largest probability, and the first class that has it.
+
+    torch.max looks at one after the other when it must say which one it was.
+    """
+    classes = probs.shape[1]
+    if classes <= FEW:
+        largest, predicted = probs.max(dim=1)
+        return largest, predicted
+    if classes < 4 * BLOCK:
+        largest = probs.amax(dim=1, keepdim=True)
+        found = torch.ge(probs, largest, out=torch.empty_like(probs))  # 1 where it is, else 0
+        found.mul_(torch.arange(classes, 0, -1, dtype=probs.dtype, device=probs.device))
+        return largest.squeeze(1), (classes - found.amax(dim=1)).long().clamp_(max=classes - 1)
+    whole = classes // BLOCK * BLOCK
+    blocks = torch.unflatten(probs[:, :whole], 1, (-1, BLOCK)).amax(dim=2)
+    if whole < classes:
+        blocks = torch.cat([blocks, probs[:, whole:].amax(dim=1, keepdim=True)], dim=1)
+    largest, block = blocks.max(dim=1)
+    inside = torch.arange(BLOCK, device=probs.device)
+    place = torch.add(inside, block.unsqueeze(1), alpha=BLOCK).clamp_(max=classes - 1)
+    return largest, block.mul_(BLOCK).add_(probs.gather(1, place).argmax(dim=1))
+
+
+def _columns(index: Tensor, size: int, *columns: Tensor) -> Tensor:
+    """(size, columns) the sums of each column, by index."""
+    return torch.stack([each.new_zeros(size).index_add_(0, index, each) for each in columns], dim=1)
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -8,6 +8,9 @@ when it is at least as likely right as wrong. In the first epoch the midpoint ru
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +20,7 @@ from labelnoise.rules.thresholds import midpoint_thresholds, select
 from labelnoise.rules.verdict import Verdict
 
 HALF = 0.5
+PIECE = 64  # samples at a time, so that no copy of all probabilities comes up
 
 
 class Posterior(nn.Module):
@@ -47,6 +51,7 @@ class Posterior(nn.Module):
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self.register_buffer("votes", torch.zeros(num_classes, num_classes))
         self.register_buffer("before", torch.zeros(num_classes, num_classes))
+        self._by_given: tuple[Tensor, Tensor] | None = None
 
     def judge(self, probs: Tensor, labels: Tensor) -> Verdict:
         """Keep what the midpoint rule keeps and what is at least as likely right as wrong."""
@@ -58,24 +63,49 @@ class Posterior(nn.Module):
 
     def right(self, probs: Tensor, labels: Tensor) -> Tensor:
         """The probability that each given label is right; 0 before the first epoch has ended."""
-        place = labels.unsqueeze(1)
-        total = self.before.sum(dim=1, keepdim=True)
-        transition = self.before / total.clamp(min=1)
-        own = probs.gather(1, place).squeeze(1) * transition.diagonal()[labels]
-        given = (probs * transition.T[labels]).sum(dim=1)
-        right: Tensor = own / given.clamp(min=torch.finfo(own.dtype).tiny)
+        stays, by_given = self._looked_up()
+        own = probs.gather(1, labels.unsqueeze(1)).squeeze(1) * stays.index_select(0, labels)
+        parts = zip(*(torch.split(each, PIECE) for each in (probs, labels)), strict=True)
+        given = [by_given.index_select(0, y).mul_(p).sum(dim=1) for p, y in parts]
+        right: Tensor = own / torch.cat(given).clamp_(min=torch.finfo(own.dtype).tiny)
         return right
 
     @torch.no_grad()
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add the votes of a mini-batch; of all processes, where several train together."""
         largest, predicted = probs.max(dim=1)
-        sure = largest >= verdict.notes["thresholds"][predicted]
-        new = torch.zeros_like(self.votes)
-        new.index_put_((predicted, labels), sure.to(new.dtype), accumulate=True)
-        self.votes += dist.total(new)
+        sure = largest >= verdict.notes["thresholds"].index_select(0, predicted)
+        alone = dist.world() == 1
+        new = self.votes if alone else torch.zeros_like(self.votes)
+        place = predicted * len(new) + labels
+        new.view(-1).index_add_(0, place, sure.to(new.dtype))
+        if not alone:
+            self.votes += dist.total(new)
         self.seen += dist.total(torch.full_like(self.seen, len(labels)))
         over = self.seen >= self.samples
+        if over.is_cpu and not bool(over):  # elsewhere the host would have to wait for the answer
+            return
         self.before.copy_(torch.where(over, self.votes, self.before))
         self.votes.mul_(~over)
         self.seen.mul_(~over)
+        self._by_given = None
+
+    def _looked_up(self) -> tuple[Tensor, Tensor]:
+        """(classes,) how many votes were for the class's own label; (given, predicted) for which.
+
+        Shares of the votes of the class predicted, made anew when an epoch has ended.
+        """
+        if self._by_given is None:
+            shares = self.before / self.before.sum(dim=1, keepdim=True).clamp_(min=1)
+            self._by_given = shares.diagonal().clone(), shares.T.contiguous()
+        return self._by_given
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Forget what was looked up where it was."""
+        self._by_given = None
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        """Forget what was looked up before."""
+        self._by_given = None
+        super()._load_from_state_dict(*args)
