@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelnoise import Evidence
-from labelnoise.rules.evidence import _largest
+from labelnoise.rules.evidence import most_probable
 from labelnoise.rules.verdict import Verdict
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -462,7 +462,7 @@ def test_what_is_judged_and_taken_in_by_pieces_is_what_it_is_at_once(
 def test_the_largest_probability_is_that_of_the_first_class_that_has_it(classes: int) -> None:
     probs = torch.rand(200, classes, generator=torch.Generator().manual_seed(0))
     probs[:100] = (probs[:100] * 3).round()  # many are equal
-    largest, predicted = _largest(probs)
+    largest, predicted = most_probable(probs)
     assert largest.equal(probs.amax(dim=1))
     assert predicted.tolist() == [row.index(max(row)) for row in probs.tolist()]
 

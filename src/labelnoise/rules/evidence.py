@@ -102,6 +102,7 @@ class Tables(NamedTuple):
             it is anyway, and for a label that reaches the cut.
         soft: (given,) the third one, before it is divided: for a `right` of 1.
         power: (given,) of which power of the mini-batch's own mean that is.
+        one: (given,) 1, for the sample that is as good as the mean.
         standing: What all that comes from.
         noise_rate: Of all labels.
     """
@@ -110,6 +111,7 @@ class Tables(NamedTuple):
     numbers: Tensor
     soft: Tensor
     power: Tensor
+    one: Tensor
     standing: Standing
     noise_rate: Tensor
 
@@ -147,6 +149,7 @@ class Evidence(nn.Module):
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, ...]] = []
         self._new_habits: Tensor | None = None
+        self._one_each = torch.empty(0)
         self._tables: Tables | None = None
         self._doubt: Tensor | None = None
 
@@ -202,7 +205,7 @@ class Evidence(nn.Module):
         classes, found = self.num_classes, []
         for piece in torch.split(probs, max(1, CHUNK // classes)):
             wide = piece.to(right.dtype)
-            largest, predicted = _largest(wide)
+            largest, predicted = most_probable(wide)
             sure = reaches(largest, bars.index_select(0, predicted)).to(right.dtype)
             if classes <= FEW:
                 where = torch.zeros_like(wide).scatter_(1, predicted[:, None], sure[:, None])
@@ -330,9 +333,16 @@ class Evidence(nn.Module):
         """By how much of `right` each label counts: less where its class looks good just now."""
         tables = self._look_up()
         total = tables.standing.mean.index_add(0, labels, right)
-        count = torch.ones_like(total).index_add_(0, labels, torch.ones_like(right))
+        count = tables.one.index_add(0, labels, self._ones(right))
         by_class = total.div_(count).pow_(tables.power).mul_(tables.soft)
         return by_class.index_select(0, labels)
+
+    def _ones(self, like: Tensor) -> Tensor:
+        """As many as there are samples; mini-batches mostly have the same size."""
+        if self._one_each.shape != like.shape or self._one_each.device != like.device:
+            with torch.inference_mode(mode=False):
+                self._one_each = torch.ones_like(like)
+        return self._one_each
 
     def _look_up(self) -> Tables:
         """What a judgement looks up, made anew after the sums have changed."""
@@ -359,7 +369,8 @@ class Evidence(nn.Module):
         cut = standing.cut / slack(standing.cut)
         numbers = torch.stack([own, cut, 1 - judged, resolved * judged])
         standing, soft = standing._replace(resolution=resolved), (1 - resolved) * judged
-        return Tables(others, numbers, soft, resolved - 1, standing, self.noise_rate())
+        power, one = resolved - 1, torch.ones_like(resolved)
+        return Tables(others, numbers, soft, power, one, standing, self.noise_rate())
 
     def _standing(self) -> Standing:
         """By their `right` alone, whether or not the class is believed."""
@@ -421,13 +432,16 @@ class Evidence(nn.Module):
 def _looks(others: Tensor, probs: Tensor, labels: Tensor) -> Sequence[Tensor]:
     """(batch,) minus `leak` and `strays`, as sums over all other classes, and the label's own."""
     classes = probs.shape[1]
-    parts = zip(_few(probs, classes), _few(labels, classes), strict=True)
     if classes <= FEW:
         found = probs.new_empty(len(probs), 3, 1)  # asked for, autocast leaves the product alone
-        rooms = _few(found, classes)
-        for (p, y), room in zip(parts, rooms, strict=True):
-            torch.bmm(others.index_select(0, y), p.unsqueeze(2), out=room)
+        if probs.numel() <= CHUNK // 2:
+            torch.bmm(others.index_select(0, labels), probs.unsqueeze(2), out=found)
+        else:
+            rooms = zip(*(_few(each, classes) for each in (probs, labels, found)), strict=True)
+            for p, y, room in rooms:
+                torch.bmm(others.index_select(0, y), p.unsqueeze(2), out=room)
         return found.squeeze(2).unbind(dim=1)
+    parts = zip(_few(probs, classes), _few(labels, classes), strict=True)
     sums = [others.index_select(0, y).mul_(p.unsqueeze(1)).sum(dim=2) for p, y in parts]
     given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     return *torch.cat(sums).unbind(dim=1), given
@@ -439,7 +453,7 @@ def _few(values: Tensor, classes: int) -> Sequence[Tensor]:
     return torch.split(values, rows) if len(values) > rows else (values,)
 
 
-def _largest(probs: Tensor) -> tuple[Tensor, Tensor]:
+def most_probable(probs: Tensor) -> tuple[Tensor, Tensor]:
     """(batch,) the largest probability, and the first class that has it.
 
     torch.max looks at one after the other when it must say which one it was.
