@@ -26,20 +26,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import audit
-import selection_speed
 import torch
-from alternating import Ratio, Seconds, by_turns, table
 from torch import Tensor
 
-from labelnoise.batch import Batch
+import audit
+import selection_speed
+from alternating import Ratio, Seconds, by_turns, table
 from labelnoise.data import read
 from labelnoise.data.scale import raw
 from labelnoise.data.train import Train
@@ -53,7 +52,6 @@ from labelnoise.experiment.spec import Spec
 from labelnoise.learner import Learner, Recipe
 from labelnoise.method import Method
 from labelnoise.methods import METHODS
-from labelnoise.methods.cce import CCE
 from labelnoise.nets import auto, net_named
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
@@ -317,7 +315,10 @@ def jobs(options: Options) -> str:
 
 def _reproduced(cores: str, options: Options) -> float:
     """Seconds of the experiment on these cores, a job each."""
-    words = [*"reproduce mnist-accuracy --trials 1 --epochs 2 --jobs".split(), str(len(cores) // 2 + 1)]
+    words = [
+        *["reproduce", "mnist-accuracy", "--trials", "1", "--epochs", "2", "--jobs"],
+        str(len(cores) // 2 + 1),
+    ]
     if options.data_dir is not None:
         words += ["--data-dir", str(options.data_dir)]
     with tempfile.TemporaryDirectory() as out:
@@ -361,7 +362,11 @@ def _new_mlp(recipe: Recipe) -> Learner:
 def folds(options: Options) -> str:
     """An audit's training over that of five folds."""
     ratios = []
-    for data, rounds in (("mnist", 3), ("digits", options.rounds), ("breast-cancer", options.rounds)):
+    for data, rounds in (
+        ("mnist", 3),
+        ("digits", options.rounds),
+        ("breast-cancer", options.rounds),
+    ):
         over, under = [], []
         for seed in range(rounds):
             with tempfile.TemporaryDirectory() as out:

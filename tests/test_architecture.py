@@ -17,7 +17,7 @@ from labelnoise.methods import METHODS
 SOURCE = Path(labelnoise.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
-LEAVES = {"errors", "seeds", "losses", "ramp", "mixture", "dist", "batch", "norm"}
+LEAVES = {"errors", "seeds", "losses", "ramp", "mixture", "dist", "batch", "skipping"}
 """Modules that stand on nothing but each other."""
 
 TRAINING = LEAVES | {"problem", "learner", "passes", "method", "rules"}
@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{leaf: {"errors"} for leaf in LEAVES},
     "problem": {"batch", "errors"},
     "learner": {"batch", "problem", "errors", "dist"},
-    "passes": {"batch", "learner", "losses", "norm", "errors"},
+    "passes": {"batch", "learner", "losses", "skipping", "errors"},
     "method": {"batch", "problem", "learner", "losses", "errors", "dist"},
     "rules": {"errors", "dist"},
     "methods": TRAINING,

@@ -1,20 +1,12 @@
 """Passes: how a mini-batch goes through a network when only some of its samples count.
 
-A sample that does not count needs no backward pass. So there are two ways to learn from samples
-that are chosen by what the network makes of them:
+A sample that does not count needs no backward pass. With a forward pass of cost 1, a backward pass
+of cost b and a fraction f that counts, leaving out the others costs 1 + f b instead of 1 + b; b is
+2 in a deep network, and 1 where the first layer makes most of the products, because nobody wants
+the gradient of inputs. In a small network, what it takes to leave them out costs more than that.
 
-- `"full"`: one pass with gradient over all of them, which serves the choice and the update;
-- `"selected"`: one pass without gradient over all, then one with gradient over the chosen alone.
-
-With a forward pass of cost 1, a backward pass of cost b and a fraction f that counts, that is 1 + b
-against 1 + f (1 + b): the second is cheaper below f = b / (1 + b). In a deep network b is 2; where
-the first layer makes most of the products it is 1, because nobody wants the gradient of inputs.
-`"auto"` counts the products of the network and goes by the fraction of the last steps.
-
-For a network that treats samples apart both ways give the same gradient, but for rounding. In batch
-norm samples meet: its statistics are those of the first pass, so that every sample comes out of the
-second one as of the first, but what depends on the statistics is shared by the chosen samples
-backward instead of by all. What that does to accuracy is measured in docs/results/speed.md.
+`"full"` takes all samples backward, `"selected"` those that count, `"auto"` what is cheaper, by the
+products of the network and the fraction that counted in the last steps.
 """
 
 from __future__ import annotations
@@ -30,11 +22,11 @@ from labelnoise.batch import Batch
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
 from labelnoise.losses import weighted_mean
-from labelnoise.norm import Statistics, normalises
+from labelnoise.skipping import Skipping
 
 BACKWARD = ("auto", "full", "selected")
-GLANCE = 16  # steps with one pass between two looks at the fraction that counts
-OVERHEAD = 1e7  # floating point operations that take as long as a second pass does besides its own
+GLANCE = 16  # steps with all samples between two looks at how many of them count
+OVERHEAD = 1e7  # floating point operations that take as long as what leaving samples out costs
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """(batch, classes) log-probabilities and (batch,) labels -> (batch,) losses."""
@@ -51,28 +43,25 @@ class Passes:
 
     Args:
         learner: The network with its optimiser.
-        backward: `"full"`, `"selected"`, or `"auto"` for the cheaper one.
+        backward: Which samples go backward: `"full"`, `"selected"` or `"auto"`.
     """
 
     def __init__(self, learner: Learner, backward: str) -> None:
         check_backward(backward)
         self._learner, self._backward = learner, backward
-        self._normalises = normalises(learner.network)
-        self._taken: Statistics | None = None  # what batch norm took from the last first pass
-        self._limit: float | None = None  # below which fraction two passes are cheaper
+        self._limit: float | None = None  # up to which fraction it pays to leave out the others
         self._fraction = 1.0  # that counted in the last steps
         self._steps = 0
+        self._apart: bool | None = None  # whether the network treats samples apart; not known yet
+        self._skipping: Skipping | None = None
 
     def look(self, inputs: Tensor) -> Tensor:
-        """Log-probabilities in training mode, to choose samples by and to give back to `descend`.
-
-        They carry a gradient if this pass is the only one.
-        """
-        if not self._two(inputs):
-            return self._learner.logits(inputs).log_softmax(dim=1)
-        self._taken = Statistics() if self._normalises else None
-        with torch.no_grad(), self._taken or nullcontext():
-            return self._learner.logits(inputs).log_softmax(dim=1)
+        """Log-probabilities in training mode, to choose samples by and to give back to `descend`."""
+        selected = self.selects(inputs)
+        self._skipping = Skipping(len(inputs), checked=bool(self._apart)) if selected else None
+        with self._skipping or nullcontext():
+            logits = self._learner.logits(inputs)
+        return logits.log_softmax(dim=1)
 
     def descend(self, losses: Losses, log_probs: Tensor, batch: Batch, weight: Tensor) -> Tensor:
         """Make one step on the mean of `losses` under `weight`; that mean, as it was before.
@@ -84,14 +73,30 @@ class Passes:
             weight: (batch,) how much each of them counts, or which ones do.
         """
         loss = weighted_mean(losses(log_probs, batch.labels), weight)
-        if log_probs.requires_grad:
-            self._learner.descend(loss)
-            if self._backward == "auto" and self._steps % GLANCE == 0:
-                self._note(int(weight.count_nonzero()) / len(weight))
-        else:
-            self._descend_on(weight.nonzero().squeeze(1), losses, batch, weight)
+        if self._skipping is not None:
+            self._leave_out(self._skipping, weight)
+        elif self._backward == "auto" and self._steps % GLANCE == 0:
+            self._note(int(weight.count_nonzero()) / len(weight))
+        self._learner.descend(loss)
+        if self._skipping is not None:
+            self._apart = not self._skipping.mixed
         self._steps += 1
         return loss.detach()
+
+    def selects(self, inputs: Tensor) -> bool:
+        """Whether the next step leaves out what does not count."""
+        if self._backward == "full" or self._apart is False:
+            return False
+        if self._backward == "selected":
+            return True
+        if self._limit is None:
+            self._limit = break_even(self._learner, inputs)
+        return self._fraction < self._limit
+
+    @property
+    def fraction(self) -> float:
+        """Of samples that counted in the last steps."""
+        return self._fraction
 
     def state_dict(self) -> dict[str, float]:
         """What decides about the next step."""
@@ -101,32 +106,20 @@ class Passes:
         """Go back to it."""
         self._fraction, self._steps = state["fraction"], int(state["steps"])
 
-    def _descend_on(self, rows: Tensor, losses: Losses, batch: Batch, weight: Tensor) -> None:
-        """The second pass."""
+    def _leave_out(self, skipping: Skipping, weight: Tensor) -> None:
+        rows = weight.nonzero().squeeze(1)
         self._note(len(rows) / len(weight))
-        if not len(rows):  # of none there is no gradient; of one with weight 0 it is 0
-            rows = torch.zeros(1, dtype=rows.dtype, device=rows.device)
-        labels, weight = batch.labels.index_select(0, rows), weight.index_select(0, rows)
-        with Statistics(self._taken) if self._taken else nullcontext():
-            logits = self._learner.aside(batch.inputs.index_select(0, rows))
-        self._learner.descend(weighted_mean(losses(logits.log_softmax(dim=1), labels), weight))
-
-    def _two(self, inputs: Tensor) -> bool:
-        """Whether the next step takes two passes."""
-        if self._backward != "auto":
-            return self._backward == "selected"
-        if self._limit is None:
-            self._limit = break_even(self._learner, inputs)
-        return self._fraction < self._limit
+        if 0 < len(rows) < len(weight):  # of none there is no mean, for batch norm
+            skipping.rows = rows
 
     def _note(self, fraction: float) -> None:
         self._fraction = (self._fraction + fraction) / 2
 
 
 def break_even(learner: Learner, inputs: Tensor) -> float:
-    """Below which fraction of samples that count two passes are cheaper than one; 0 for never.
+    """Up to which fraction of samples that count it pays to leave out the others; 0 for never.
 
-    On other devices than a CPU, finding out how many count makes the host wait: never, until
+    On other devices than a CPU, finding out which ones count makes the host wait: never, until
     somebody has measured it there.
     """
     if inputs.device.type != "cpu":
@@ -136,7 +129,5 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
         logits = learner.logits(probe)
         forward = counter.get_total_flops()
         learner.gradient(logits.sum())
-    both = counter.get_total_flops()
-    if not both:
-        return 0.0
-    return float((both - forward - OVERHEAD * len(probe) / len(inputs)) / both)
+    backward = (counter.get_total_flops() - forward) * len(inputs) / len(probe)
+    return float(1 - OVERHEAD / backward) if backward else 0.0

@@ -1,0 +1,238 @@
+"""Layers whose backward pass leaves out the samples that do not count.
+
+Where a sample has weight 0, every gradient that reaches it is 0, and its share of a product is
+nothing but multiplications by 0. Within `Skipping`, dense layers and convolutions multiply the rows
+of the other samples alone, once these are known. Everything else is done as ever.
+
+In batch norm samples meet: through the mean and the deviation, a sample that counts has a gradient
+for those that do not. There, what belongs to the statistics is shared by the samples that count
+instead of by all: the gradient is another one, by a little (docs/results/speed.md). No other layer
+may mix samples; that gradients are 0 where they should be is checked until it was so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from torch import Tensor
+from torch.autograd import Function
+from torch.overrides import TorchFunctionMode
+
+
+class Skipping(TorchFunctionMode):
+    """Where layers wait to be told which samples count.
+
+    Args:
+        samples: How many there are; what has another number of rows is none of them.
+        checked: Whether it is known that the network treats samples apart.
+
+    Attributes:
+        rows: Those that count, to be set before the backward pass; `None` for all.
+        mixed: Whether a sample was found that counts although it should not.
+    """
+
+    def __init__(self, samples: int, *, checked: bool) -> None:
+        super().__init__()
+        self.rows: Tensor | None = None
+        self.mixed = False
+        self._samples, self._checked = samples, checked
+
+    def __torch_function__(
+        self,
+        call: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Step in where there are products to be saved."""
+        layer = LAYERS.get(call)
+        if layer is not None and len(args[0]) == self._samples:
+            return layer(self, *args, **(kwargs or {}))
+        return call(*args, **(kwargs or {}))
+
+    def counting(self, gradient: Tensor) -> Tensor | None:
+        """The rows to go on with, where all others have no gradient."""
+        if self.rows is None or self._checked:
+            return self.rows
+        if bool(gradient.index_fill(0, self.rows, 0).any()):
+            self.mixed, self.rows = True, None
+        return self.rows
+
+
+def rows_of(values: Tensor, rows: Tensor) -> Tensor:
+    """Some rows, in the same order of memory: index_select alone would put channels first."""
+    if _channels_last(values):
+        return values.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
+    return values.index_select(0, rows)
+
+
+def among_zeros(values: Tensor, rows: Tensor, like: Tensor) -> Tensor:
+    """`values` at their rows, 0 at all others, laid out as `like`."""
+    zeros = torch.zeros_like(like)
+    place, values_there = zeros, values
+    if _channels_last(like):
+        place, values_there = zeros.permute(0, 2, 3, 1), values.permute(0, 2, 3, 1)
+    place.index_copy_(0, rows, values_there)
+    return zeros
+
+
+def _channels_last(values: Tensor) -> bool:
+    return values.ndim == 4 and values.is_contiguous(memory_format=torch.channels_last)
+
+
+class _Linear(Function):
+    """A dense layer."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, skipping: Skipping, inputs: Tensor, weight: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.skipping = skipping
+        return functional.linear(inputs, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
+        rows, whole = ctx.skipping.counting(gradient), inputs
+        if rows is not None:
+            gradient, inputs = gradient.index_select(0, rows), inputs.index_select(0, rows)
+        _, inputs_too, weight_too, bias_too = ctx.needs_input_grad
+        back = gradient @ weight if inputs_too else None
+        if back is not None and rows is not None:
+            back = among_zeros(back, rows, whole)
+        flat = gradient.flatten(0, -2)
+        return (
+            None,
+            back,
+            flat.T @ inputs.flatten(0, -2) if weight_too else None,
+            flat.sum(dim=0) if bias_too else None,
+        )
+
+
+class _Convolution(Function):
+    """A convolution of images."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        skipping: Skipping,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        *settings: Any,
+    ) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.skipping, ctx.settings = skipping, settings
+        ctx.bias = None if bias is None else bias.shape
+        return torch.conv2d(inputs, weight, bias, *settings)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
+        rows, whole = ctx.skipping.counting(gradient), inputs
+        if rows is not None:
+            gradient, inputs = rows_of(gradient, rows), rows_of(inputs, rows)
+        stride, padding, dilation, groups = ctx.settings
+        back, of_weight, of_bias = torch.ops.aten.convolution_backward(
+            *(gradient, inputs, weight, ctx.bias, stride, padding, dilation),
+            *(False, (0, 0), groups, ctx.needs_input_grad[1:4]),
+        )
+        if back is not None and rows is not None:
+            back = among_zeros(back, rows, whole)
+        return (None, back, of_weight, of_bias, *(None for _ in ctx.settings))
+
+
+class _Norm(Function):
+    """Batch norm by the statistics of all samples."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        skipping: Skipping,
+        inputs: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        momentum: float,
+        eps: float,
+    ) -> Tensor:
+        normed, mean, inverse = torch.native_batch_norm(
+            inputs, weight, bias, running_mean, running_var, True, momentum, eps
+        )
+        ctx.save_for_backward(inputs, weight, mean, inverse)
+        ctx.skipping, ctx.eps = skipping, eps
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), (inputs, weight, mean, inverse) = gradients, ctx.saved_tensors
+        rows, whole = ctx.skipping.counting(gradient), inputs
+        if rows is not None:
+            gradient, inputs = rows_of(gradient, rows), rows_of(inputs, rows)
+        back, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+            *(gradient, inputs, weight, None, None, mean, inverse, True, ctx.eps),
+            list(ctx.needs_input_grad[1:4]),
+        )
+        if back is not None and rows is not None:
+            back = among_zeros(back, rows, whole)
+        return (None, back, of_weight, of_bias, None, None, None, None)
+
+
+def _linear(
+    skipping: Skipping, inputs: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """`torch.nn.functional.linear`."""
+    made: Tensor = _Linear.apply(skipping, inputs, weight, bias)  # type: ignore[no-untyped-call]
+    return made
+
+
+def _convolution(
+    skipping: Skipping,
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] | int = 1,
+    padding: Sequence[int] | int | str = 0,
+    dilation: Sequence[int] | int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """`torch.nn.functional.conv2d`."""
+    numbers = [(n, n) if isinstance(n, int) else n for n in (stride, padding, dilation)]
+    if inputs.ndim != 4 or isinstance(padding, str):
+        return functional.conv2d(inputs, weight, bias, stride, padding, dilation, groups)
+    made: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
+        skipping, inputs, weight, bias, *numbers, groups
+    )
+    return made
+
+
+def _norm(
+    skipping: Skipping,
+    inputs: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """`torch.nn.functional.batch_norm`."""
+    if not training:
+        return functional.batch_norm(inputs, running_mean, running_var, weight, bias, eps=eps)
+    made: Tensor = _Norm.apply(  # type: ignore[no-untyped-call]
+        skipping, inputs, weight, bias, running_mean, running_var, momentum, eps
+    )
+    return made
+
+
+LAYERS: dict[Callable[..., Any], Callable[..., Tensor]] = {
+    functional.linear: _linear,
+    functional.conv2d: _convolution,
+    functional.batch_norm: _norm,
+}
