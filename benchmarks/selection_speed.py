@@ -28,9 +28,7 @@ from labelnoise.experiment.machine import keep_memory
 from labelnoise.rules import RULES, new_rule
 from labelnoise.rules.evidence import TOGETHER, Evidence
 
-SMALL = (
-    100_000  # logits below which a selection may take `GOAL_MICROSECONDS`, from which on a ratio
-)
+SMALL = 100_000  # logits below which the goal is in microseconds, from which on it is a ratio
 GOAL_RATIO = 0.25
 GOAL_MICROSECONDS = 60
 MOST = 100_000_000  # logits: half a gigabyte, and three times that for the gradient

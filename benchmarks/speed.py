@@ -3,7 +3,7 @@
     LABELNOISE_DATA=... python benchmarks/speed.py [--only bare,methods] [--rounds 7] [--runs speed]
 
 1. `bare`: BARE over cross-entropy, in the state that epoch 5 leaves.
-2. `products`: our cross-entropy over the matrix products, or convolutions, that it cannot do without.
+2. `products`: our cross-entropy over the products that it cannot do without.
 3. `methods`: every method over cross-entropy, beside the paper's ratios.
 4. `selection`: BARE's selection over softmax with cross-entropy, by batch and classes.
 5. `jobs`: the experiment `mnist-accuracy`, two epochs, on one core and on two.
@@ -54,6 +54,7 @@ from labelnoise.method import Method
 from labelnoise.methods import METHODS
 from labelnoise.nets import auto, net_named
 from labelnoise.noise import parse
+from labelnoise.passes import Passes
 from labelnoise.problem import Problem
 from labelnoise.record.tally import Tally
 
@@ -74,6 +75,7 @@ SIZES = (6_000, 12_000, 24_000, 48_000)
 CONSTANT = 1.10
 EFFICIENT = 1 / 0.85  # two cores over half the time of one
 FOLDS = 0.25
+MOST_LOGITS = 10_000_000
 
 
 @dataclass
@@ -177,16 +179,17 @@ def bare(options: Options) -> str:
                 names[name] = GOALS.get((dataset, noise), LIMIT)
         seconds = turns(work, options.rounds)
         for name, goal in names.items():
-            note = _passes(work[name].method)
+            note = _passes(work[name])
             ratios.append(Ratio.of(name, seconds[name], seconds["cce"], goal, note))
     return table("BARE over cross-entropy", ratios)
 
 
-def _passes(method: Method) -> str:
-    """How many samples counted at last, and what that means for the passes."""
-    state = method.passes.state_dict()  # type: ignore[attr-defined]
-    way = "two passes" if state["fraction"] < (method.passes._limit or 0) else "one pass"  # type: ignore[attr-defined]
-    return f"{100 * state['fraction']:.0f} % count, {way}"
+def _passes(work: Work) -> str:
+    """How many samples counted at last, and what that means for the backward pass."""
+    passes: Passes = work.method.passes  # type: ignore[attr-defined]
+    selected = passes.selects(next(iter(work.train.batches(0))).inputs)
+    way = "those go backward" if selected else "all go backward"
+    return f"{100 * passes.fraction:.0f} % count, {way}"
 
 
 def products(options: Options) -> str:
@@ -223,7 +226,7 @@ def mlp_products(steps: int) -> Callable[[int], None]:
 
 
 def cnn_products(steps: int) -> Callable[[int], None]:
-    """Every convolution forward and backward; nobody wants the gradient of the first one's input."""
+    """Every convolution forward and backward; of the first one's input no gradient is wanted."""
     layers = []
     for before, after, side in ((3, 64, 32), (64, 128, 16), (128, 196, 8), (196, 16, 8)):
         shape = (BATCH, before, side, side)
@@ -299,36 +302,44 @@ def paper_ratios(dataset: str) -> dict[str, float]:
 
 def selection(options: Options) -> str:
     """BARE's selection over softmax with cross-entropy."""
-    return selection_speed.markdown(options.rounds)
+    rules = sorted(selection_speed.RULES)
+    lines = [f"| batch | classes | {' | '.join(rules)} |", f"|--:|--:|{'--:|' * len(rules)}"]
+    for batch, classes in selection_speed.SIZES:
+        if batch * classes <= MOST_LOGITS:
+            cells = [selection_speed.cell(r, batch, classes, options.rounds, False) for r in rules]
+            lines.append(f"| {batch:,} | {classes:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def jobs(options: Options) -> str:
     """A whole experiment on one core and on two."""
     ratios = []
     for _ in range(max(1, options.rounds // 7)):
-        one, two = (_reproduced(cores, options) for cores in ("0", "0,1"))
+        one, two = (_reproduced(cores, options) for cores in (1, 2))
         ratios.append(2 * two / one)
         note = f"{one:.0f} s on one core, {two:.0f} s on two; efficiency {one / two / 2:.2f}"
     name = "mnist-accuracy, one trial, two epochs: twice the time on two cores over that on one"
     return table("Two jobs over one", [Ratio(name, tuple(ratios), EFFICIENT, note)])
 
 
-def _reproduced(cores: str, options: Options) -> float:
-    """Seconds of the experiment on these cores, a job each."""
-    words = [
-        *["reproduce", "mnist-accuracy", "--trials", "1", "--epochs", "2", "--jobs"],
-        str(len(cores) // 2 + 1),
-    ]
+def _reproduced(cores: int, options: Options) -> float:
+    """Seconds of the experiment on so many cores, a job each."""
+    words = ["reproduce", "mnist-accuracy", "--trials", "1", "--epochs", "2", "--jobs", str(cores)]
     if options.data_dir is not None:
         words += ["--data-dir", str(options.data_dir)]
-    with tempfile.TemporaryDirectory() as out:
-        begin = time.perf_counter()
-        subprocess.run(  # noqa: S603 - our own command
-            ["taskset", "-c", cores, sys.executable, "-m", "labelnoise", *words, "--out", out],
-            check=True,
-            capture_output=True,
-        )
-        return time.perf_counter() - begin
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:cores])  # children have what their parent has
+    try:
+        with tempfile.TemporaryDirectory() as out:
+            begin = time.perf_counter()
+            subprocess.run(  # noqa: S603 - our own command
+                [sys.executable, "-m", "labelnoise", *words, "--out", out],
+                check=True,
+                capture_output=True,
+            )
+            return time.perf_counter() - begin
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def size(options: Options) -> str:

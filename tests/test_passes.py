@@ -1,8 +1,9 @@
-"""Two passes give the gradient of one, and `auto` takes the cheaper way."""
+"""Leaving samples out gives the gradient of all, and `auto` takes the cheaper way."""
 
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from itertools import count
 from typing import Any
@@ -17,8 +18,8 @@ from labelnoise.learner import Recipe
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.methods import METHODS
 from labelnoise.methods.bare import BARE
-from labelnoise.norm import Statistics
-from labelnoise.passes import BACKWARD, GLANCE, Passes, break_even
+from labelnoise.passes import BACKWARD, GLANCE, OVERHEAD, Passes, break_even
+from labelnoise.skipping import Skipping, among_zeros, rows_of
 
 ROWS, FEATURES, CLASSES = 24, 6, 3
 
@@ -60,8 +61,8 @@ def stepped(backward: str, weight: Tensor, batch: Batch, *, norm: bool = False) 
 # --- the same gradient ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [2, 7, ROWS])
-def test_the_gradient_of_two_passes_is_the_gradient_of_one(kept: int) -> None:
+@pytest.mark.parametrize("kept", [1, 2, 7, ROWS])
+def test_samples_that_do_not_count_can_be_left_out(kept: int) -> None:
     batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some(kept=kept)
     one = learner()
     losses = cross_entropy(one.logits(batch.inputs).log_softmax(dim=1), batch.labels)
@@ -112,10 +113,107 @@ def test_a_loss_that_is_not_finite_is_seen_even_where_it_does_not_count() -> Non
         assert bool(loss.isnan())
 
 
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def images(norm: bool = False) -> nn.Module:
+    """Convolutions of many kinds, and a dense layer on more than two dimensions."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, stride=2),
+        nn.BatchNorm2d(4) if norm else nn.Identity(),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(4, 4, (1, 3), padding=(0, 1), groups=2, bias=False),
+        nn.Conv2d(4, 6, 3, padding="same"),
+        nn.Linear(4, 5),
+        nn.Dropout(0.5),
+        nn.Flatten(),
+        nn.Linear(6 * 4 * 5, CLASSES),
+    ).double()
+
+
+def gradients(network: nn.Module, inputs: Tensor, weight: Tensor, *, skip: bool) -> list[Tensor]:
+    torch.manual_seed(1)  # of the dropout
+    skipping = Skipping(len(inputs), checked=False)
+    with skipping if skip else nullcontext():
+        outputs = network(inputs)
+    skipping.rows = weight.nonzero().squeeze(1)
+    (outputs.square().sum(dim=1) * weight).sum().backward()
+    assert not skipping.mixed
+    return [p.grad.clone() for p in network.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_dense_layers_and_dropout_are_exact(form: torch.memory_format) -> None:
+    inputs = torch.randn(ROWS, 2, 16, 16, dtype=torch.float64).to(memory_format=form)
+    made = []
+    for skip in (False, True):
+        network = images().to(memory_format=form)  # type: ignore[call-overload]
+        made.append(gradients(network, inputs, some(), skip=skip))
+    assert largest_difference(made[0], made[1]) < 1e-12
+
+
+def test_inputs_that_want_a_gradient_get_it() -> None:
+    inputs = torch.randn(ROWS, 2, 16, 16, dtype=torch.float64)
+    found = []
+    for skip in (False, True):
+        leaf = inputs.clone().requires_grad_()
+        gradients(images(), leaf, some(), skip=skip)
+        assert leaf.grad is not None
+        found.append(leaf.grad)
+    assert torch.allclose(found[0], found[1], atol=1e-12)
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    inputs = torch.randn(ROWS, 2, 16, 16, dtype=torch.float64)
+    made = []
+    for skip in (False, True):
+        network = images()
+        network[0].requires_grad_(False)  # type: ignore[index]
+        made.append(gradients(network, inputs, some(), skip=skip))
+    assert largest_difference(made[0], made[1]) < 1e-12
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+def test_rows_keep_their_order_of_memory(form: torch.memory_format) -> None:
+    values = torch.randn(6, 4, 5, 3).contiguous(memory_format=form)
+    rows = torch.tensor([4, 1])
+    taken = rows_of(values, rows)
+    assert taken.equal(values[rows])
+    assert taken.is_contiguous(memory_format=form)
+    back = among_zeros(taken, rows, values)
+    assert back[rows].equal(taken)
+    assert back.count_nonzero() == taken.count_nonzero()
+    assert back.is_contiguous(memory_format=form)
+
+
+class Centred(nn.Module):
+    """A layer in which samples meet."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs - inputs.mean(dim=0)
+
+
+def test_a_network_that_mixes_samples_is_noticed_and_trained_whole() -> None:
+    batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some()
+    results = []
+    for backward in ("full", "selected"):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(FEATURES, 8), Centred(), nn.Linear(8, CLASSES)).double()
+        one = Learner(network, Recipe(optimiser="sgd", lr=0.1, schedule="constant"))
+        passes = Passes(one, backward)
+        for _ in range(3):
+            passes.descend(cross_entropy, passes.look(batch.inputs), batch, weight)
+        results.append(weights(one.network))
+    assert largest_difference(*results) < 1e-14
+    assert not passes.selects(batch.inputs)
+
+
 # --- batch norm -----------------------------------------------------------------------------------
 
 
-def test_batch_norm_over_all_samples_is_what_it_is_in_one_pass() -> None:
+def test_batch_norm_over_all_samples_is_what_it_is_otherwise() -> None:
     batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some(kept=ROWS)
     one, two = (stepped(backward, weight, batch, norm=True) for backward in ("full", "selected"))
     ours = two.network.state_dict()
@@ -123,28 +221,14 @@ def test_batch_norm_over_all_samples_is_what_it_is_in_one_pass() -> None:
         assert torch.allclose(ours[name], value, rtol=1e-12, atol=1e-15), name
 
 
-def test_chosen_samples_come_out_of_batch_norm_as_they_did_beside_all_others() -> None:
-    batch, weight = random_batch(0, ROWS, FEATURES, CLASSES), some()
-    one = learner(norm=True)
-    passes, seen = Passes(one, "selected"), []
-    log_probs = passes.look(batch.inputs)
-
-    def losses(scores: Tensor, labels: Tensor) -> Tensor:
-        seen.append(scores.detach())
-        return cross_entropy(scores, labels)
-
-    passes.descend(losses, log_probs, batch, weight)
-    everyone, chosen = seen
-    assert torch.allclose(chosen, everyone[weight > 0], rtol=1e-12)
-    # Running statistics have moved once, by the whole mini-batch.
-    other = learner(norm=True)
-    other.logits(batch.inputs)
-    expected = dict(other.network.named_buffers())
-    for name, buffer in one.network.named_buffers():
-        assert torch.allclose(buffer, expected[name], rtol=1e-12), name
+def test_running_statistics_are_those_of_all_samples() -> None:
+    batch = random_batch(0, ROWS, FEATURES, CLASSES)
+    one, two = (stepped(way, some(), batch, norm=True) for way in ("full", "selected"))
+    expected = dict(one.network.named_buffers())
+    assert all(value.equal(expected[name]) for name, value in two.network.named_buffers())
 
 
-def test_gradients_through_batch_norm_point_where_those_of_one_pass_do() -> None:
+def test_gradients_through_batch_norm_point_where_those_of_all_samples_do() -> None:
     batch = random_batch(0, ROWS, FEATURES, CLASSES)
     made = []
     for backward in ("full", "selected"):
@@ -160,31 +244,30 @@ def test_batch_norm_gets_along_with_less_than_two_samples_that_count(kept: int) 
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(8, affine=False), nn.BatchNorm1d(8).eval()])
-def test_layers_without_parameters_or_with_statistics_that_stay(layer: nn.BatchNorm1d) -> None:
+def test_batch_norm_without_parameters_or_in_evaluation(layer: nn.BatchNorm1d) -> None:
     inputs = torch.randn(ROWS, 8)
-    with torch.no_grad(), Statistics() as taken:
-        expected = layer(inputs)
-    assert len(taken.moments) == layer.training
-    with Statistics(taken):
-        assert torch.allclose(layer(inputs[:5]), expected[:5], atol=1e-6)
+    expected = layer(inputs)
+    with Skipping(ROWS, checked=True):
+        assert torch.allclose(layer(inputs), expected, atol=1e-6)
 
 
 # --- which way ------------------------------------------------------------------------------------
 
 
-def test_two_passes_pay_below_two_thirds_in_deep_networks_and_half_in_shallow_ones() -> None:
-    inputs = torch.rand(65536, 256)
-    recipe = Recipe()
-    shallow = Learner(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)), recipe)
-    deep_one = Learner(nn.Sequential(*(nn.Linear(256, 256) for _ in range(12))), recipe)
-    assert break_even(shallow, inputs) == pytest.approx(1 / 2, abs=0.01)
-    assert break_even(deep_one, inputs) == pytest.approx(2 / 3, abs=0.02)
+def test_it_pays_as_far_as_the_products_of_the_backward_pass_outweigh_what_it_costs() -> None:
+    inputs = torch.rand(128, 256)
+    shallow = Learner(nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 2)), Recipe())
+    deep_one = Learner(nn.Sequential(*(nn.Linear(256, 256) for _ in range(12))), Recipe())
+    products = 2 * 128 * 256 * 256
+    small = 2 * 128 * 256 * 2
+    assert break_even(shallow, inputs) == pytest.approx(1 - OVERHEAD / (products + 2 * small))
+    assert break_even(deep_one, inputs) == pytest.approx(1 - OVERHEAD / (23 * products))
 
 
-def test_small_networks_never_take_two_passes() -> None:
+def test_small_networks_take_all_samples() -> None:
     assert break_even(learner(), random_batch(0, ROWS, FEATURES, CLASSES).inputs) < 0
-    parameterless = nn.Sequential(nn.Flatten(), nn.Embedding(4, 4).requires_grad_(True))
-    assert break_even(Learner(parameterless, Recipe()), torch.zeros(8, 1, dtype=torch.long)) == 0
+    table = Learner(nn.Sequential(nn.Embedding(4, 4), nn.Flatten()), Recipe())
+    assert break_even(table, torch.zeros(8, 1, dtype=torch.long)) == 0
 
 
 def test_finding_out_leaves_no_trace() -> None:
@@ -198,26 +281,26 @@ def test_finding_out_leaves_no_trace() -> None:
 
 
 def wide_passes() -> tuple[Passes, Batch]:
-    one = learner(width=512)
+    one = learner(width=1024)
     return Passes(one, "auto"), random_batch(0, 60, FEATURES, CLASSES)
 
 
-def two_passes(passes: Passes, batch: Batch, weight: Tensor) -> bool:
-    """Make a step; whether it took two passes."""
-    log_probs = passes.look(batch.inputs)
-    passes.descend(cross_entropy, log_probs, batch, weight)
-    return not log_probs.requires_grad
+def selects(passes: Passes, batch: Batch, weight: Tensor) -> bool:
+    """Make a step; whether it left samples out."""
+    selected = passes.selects(batch.inputs)
+    passes.descend(cross_entropy, passes.look(batch.inputs), batch, weight)
+    return selected
 
 
 def test_auto_goes_by_the_fraction_of_the_last_steps() -> None:
     passes, batch = wide_passes()
     few, all_of_them = some(60, kept=6), some(60, kept=60)
-    assert not any(two_passes(passes, batch, all_of_them) for _ in range(2 * GLANCE))
-    taken = [two_passes(passes, batch, few) for _ in range(3 * GLANCE)]
+    assert not any(selects(passes, batch, all_of_them) for _ in range(2 * GLANCE))
+    taken = [selects(passes, batch, few) for _ in range(3 * GLANCE)]
     assert not taken[0]
     assert taken[-1]
     assert taken == sorted(taken)  # once it pays, it pays for all further ones
-    back = [two_passes(passes, batch, all_of_them) for _ in range(4)]
+    back = [selects(passes, batch, all_of_them) for _ in range(8)]
     assert back[0]
     assert not back[-1]
 
@@ -225,10 +308,10 @@ def test_auto_goes_by_the_fraction_of_the_last_steps() -> None:
 def test_auto_goes_on_as_it_would_have_without_a_stop() -> None:
     (whole, batch), (first, _) = wide_passes(), wide_passes()
     (second, _), few = wide_passes(), some(60, kept=6)
-    expected = [two_passes(whole, batch, few) for _ in range(3 * GLANCE)]
-    begun = [two_passes(first, batch, few) for _ in range(GLANCE + 3)]
+    expected = [selects(whole, batch, few) for _ in range(3 * GLANCE)]
+    begun = [selects(first, batch, few) for _ in range(GLANCE + 3)]
     second.load_state_dict(first.state_dict())
-    ended = [two_passes(second, batch, few) for _ in range(3 * GLANCE - len(begun))]
+    ended = [selects(second, batch, few) for _ in range(3 * GLANCE - len(begun))]
     assert begun + ended == expected
     assert len(set(expected)) == 2
 

@@ -26,7 +26,7 @@ from labelnoise.skipping import Skipping
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
-OVERHEAD = 1e7  # floating point operations that take as long as what leaving samples out costs
+OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """(batch, classes) log-probabilities and (batch,) labels -> (batch,) losses."""
@@ -56,7 +56,7 @@ class Passes:
         self._skipping: Skipping | None = None
 
     def look(self, inputs: Tensor) -> Tensor:
-        """Log-probabilities in training mode, to choose samples by and to give back to `descend`."""
+        """Log-probabilities in training mode, to choose samples by and give back to `descend`."""
         selected = self.selects(inputs)
         self._skipping = Skipping(len(inputs), checked=bool(self._apart)) if selected else None
         with self._skipping or nullcontext():
