@@ -7,8 +7,9 @@ of CIFAR-10, on random pixels: steps a second of our loop with cross-entropy in 
 thread, in one with two threads, and in two processes with one thread each, together. The rounds
 alternate over all of them. Speeds are by the clock on the wall; a machine with something else to do
 slows two threads, which wait for each other, more than anything else: the line above the table says
-which share of both cores other programs took. The best round is what an idle machine would do,
-the ratio is that of the best rounds; medians over the rounds stand in brackets.
+which share of both cores other programs took. Where others took little, the best round is
+what an idle machine does; else no column tells that. Ratios are of the best rounds; medians over
+the rounds stand in brackets.
 
 MFLOP are those of the products and convolutions of one step, forward and backward.
 """
