@@ -57,6 +57,7 @@ from labelnoise.noise import parse
 from labelnoise.passes import Passes
 from labelnoise.problem import Problem
 from labelnoise.record.tally import Tally
+from labelnoise.rules import RULES
 
 BATCH, EPOCHS = 128, 5
 STEPS = {"mnist": 125, "cifar10": 5}  # of one turn
@@ -66,7 +67,7 @@ NOISES = {
     "mnist": (*SYMMETRIC, "class-conditional:0.45"),
     "cifar10": (*SYMMETRIC, "class-conditional:0.4"),
 }
-RULES = ("batch", "evidence")
+SHOWN = ("batch", "evidence")  # rules of BARE
 LIMIT = 1.03  # BARE over cross-entropy
 GOALS = {("cifar10", "symmetric:0.5"): 0.90, ("cifar10", "symmetric:0.7"): 0.75}
 WASTE = {"mnist": 1.8, "cifar10": 1.25}
@@ -172,7 +173,7 @@ def bare(options: Options) -> str:
     for dataset in DATA:
         base = trained(dataset, "symmetric:0.5", "cce", options)
         work, names = {"cce": base}, {}
-        for rule in RULES:
+        for rule in SHOWN:
             for noise in NOISES[dataset]:
                 name = f"{dataset}, {noise}, `{rule}`"
                 work[name] = trained(dataset, noise, "bare", options, threshold=rule)
@@ -302,7 +303,7 @@ def paper_ratios(dataset: str) -> dict[str, float]:
 
 def selection(options: Options) -> str:
     """BARE's selection over softmax with cross-entropy."""
-    rules = sorted(selection_speed.RULES)
+    rules = sorted(RULES)
     lines = [f"| batch | classes | {' | '.join(rules)} |", f"|--:|--:|{'--:|' * len(rules)}"]
     for batch, classes in selection_speed.SIZES:
         if batch * classes <= MOST_LOGITS:

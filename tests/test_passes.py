@@ -280,8 +280,8 @@ def test_finding_out_leaves_no_trace() -> None:
     assert all(parameter.grad is None for parameter in one.parameters)
 
 
-def wide_passes() -> tuple[Passes, Batch]:
-    one = learner(width=1024)
+def wide_passes(*, norm: bool = False) -> tuple[Passes, Batch]:
+    one = learner(width=1024, norm=norm)
     return Passes(one, "auto"), random_batch(0, 60, FEATURES, CLASSES)
 
 
@@ -303,6 +303,13 @@ def test_auto_goes_by_the_fraction_of_the_last_steps() -> None:
     back = [selects(passes, batch, all_of_them) for _ in range(8)]
     assert back[0]
     assert not back[-1]
+
+
+def test_with_batch_norm_auto_takes_all_samples_unless_enough_of_them_count() -> None:
+    few, half = some(60, kept=6), some(60, kept=30)
+    passes, batch = wide_passes(norm=True)
+    assert not any(selects(passes, batch, few) for _ in range(10 * GLANCE))
+    assert any(selects(passes, batch, half) for _ in range(10 * GLANCE))
 
 
 def test_auto_goes_on_as_it_would_have_without_a_stop() -> None:

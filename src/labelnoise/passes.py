@@ -6,7 +6,8 @@ of cost b and a fraction f that counts, leaving out the others costs 1 + f b ins
 the gradient of inputs. In a small network, what it takes to leave them out costs more than that.
 
 `"full"` takes all samples backward, `"selected"` those that count, `"auto"` what is cheaper, by the
-products of the network and the fraction that counted in the last steps.
+products of the network and the fraction that counted in the last steps. With batch norm, where the
+gradient is not quite the same, it takes all unless enough of them count (docs/results/speed.md).
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from labelnoise.batch import Batch
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
 from labelnoise.losses import weighted_mean
-from labelnoise.skipping import Skipping
+from labelnoise.skipping import Skipping, normalises
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
+ENOUGH = 0.4  # that count, for batch norm: with a quarter of them accuracy suffered, with this not
 OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs
 
 Losses = Callable[[Tensor, Tensor], Tensor]
@@ -49,6 +51,7 @@ class Passes:
     def __init__(self, learner: Learner, backward: str) -> None:
         check_backward(backward)
         self._learner, self._backward = learner, backward
+        self._least = ENOUGH if normalises(learner.network) else 0.0
         self._limit: float | None = None  # up to which fraction it pays to leave out the others
         self._fraction = 1.0  # that counted in the last steps
         self._steps = 0
@@ -91,7 +94,7 @@ class Passes:
             return True
         if self._limit is None:
             self._limit = break_even(self._learner, inputs)
-        return self._fraction < self._limit
+        return self._least <= self._fraction < self._limit
 
     @property
     def fraction(self) -> float:

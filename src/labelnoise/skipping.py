@@ -17,9 +17,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as functional
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
+
+
+def normalises(network: nn.Module) -> bool:
+    """Whether samples meet in the network's batch norm."""
+    return any(isinstance(module, _BatchNorm) for module in network.modules())
 
 
 class Skipping(TorchFunctionMode):
