@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from itertools import count
@@ -12,6 +13,7 @@ import pytest
 import torch
 from tests.methods.small import largest_difference, random_batch, set_up, small_problem, weights
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from labelnoise import Batch, LabelNoiseError, Learner
 from labelnoise.learner import Recipe
@@ -53,9 +55,15 @@ def some(rows: int = ROWS, kept: int = 7) -> Tensor:
 
 def stepped(backward: str, weight: Tensor, batch: Batch, *, norm: bool = False) -> Learner:
     one = learner(norm=norm)
-    passes = Passes(one, backward)
-    passes.descend(cross_entropy, passes.look(batch.inputs), batch, weight)
+    step(Passes(one, backward), batch, weight)
     return one
+
+
+def step(passes: Passes, batch: Batch, weight: Tensor) -> Tensor:
+    """One step on the losses under `weight`, and what was minimised."""
+    loss = weighted_mean(cross_entropy(passes.look(batch.inputs), batch.labels), weight)
+    passes.descend(loss, weight)
+    return loss.detach()
 
 
 # --- the same gradient ----------------------------------------------------------------------------
@@ -106,10 +114,7 @@ def test_a_loss_that_is_not_finite_is_seen_even_where_it_does_not_count() -> Non
     spoilt = batch.inputs.clone()
     spoilt[int((weight == 0).nonzero()[0])] = torch.nan
     for backward in ("full", "selected"):
-        passes = Passes(learner(), backward)
-        loss = passes.descend(
-            cross_entropy, passes.look(spoilt), replace(batch, views=(spoilt,)), weight
-        )
+        loss = step(Passes(learner(), backward), replace(batch, views=(spoilt,)), weight)
         assert bool(loss.isnan())
 
 
@@ -203,11 +208,69 @@ def test_a_network_that_mixes_samples_is_noticed_and_trained_whole() -> None:
         network = nn.Sequential(nn.Linear(FEATURES, 8), Centred(), nn.Linear(8, CLASSES)).double()
         one = Learner(network, Recipe(optimiser="sgd", lr=0.1, schedule="constant"))
         passes = Passes(one, backward)
+        step(passes, batch, torch.ones_like(weight))  # nothing to be left out yet
         for _ in range(3):
-            passes.descend(cross_entropy, passes.look(batch.inputs), batch, weight)
+            step(passes, batch, weight)
         results.append(weights(one.network))
     assert largest_difference(*results) < 1e-14
     assert not passes.selects(batch.inputs)
+    resumed = Passes(one, backward)
+    resumed.load_state_dict(passes.state_dict())
+    assert not resumed.selects(batch.inputs)
+
+
+class TimeFirst(nn.Module):
+    """Dense layers on (time, samples, features): rows are samples by chance alone."""
+
+    def __init__(self, time: int) -> None:
+        super().__init__()
+        self.time, self.inside = time, nn.Linear(FEATURES, FEATURES)
+        self.out = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        walk = torch.stack([inputs * (1 + each) for each in range(self.time)])
+        outputs: Tensor = self.out(self.inside(walk).tanh().mean(dim=0))
+        return outputs
+
+
+def test_mini_batches_of_another_size_are_checked_anew() -> None:
+    results = []
+    for backward in ("full", "selected"):
+        torch.manual_seed(0)
+        recipe = Recipe(optimiser="sgd", lr=0.1, schedule="constant")
+        one = Learner(TimeFirst(5).double(), recipe)
+        passes = Passes(one, backward)
+        for rows in (8, 5):
+            batch = random_batch(rows, rows, FEATURES, CLASSES)
+            step(passes, batch, some(rows, kept=2))
+        results.append(weights(one.network))
+    assert largest_difference(*results) < 1e-14
+
+
+def test_what_others_have_a_hand_in_is_left_to_them() -> None:
+    """Autocast, checkpoints and vmap, arguments by name, vectors: as without."""
+    dense = nn.Linear(FEATURES, FEATURES)
+    inputs = torch.randn(FEATURES, FEATURES)
+    expected = dense(inputs)
+    with Skipping(FEATURES, checked=False) as skipping:
+        with torch.autocast("cpu", torch.bfloat16):
+            half = dense(inputs)
+        by_name = nn.functional.linear(input=inputs, weight=dense.weight, bias=dense.bias)
+        vector = dense(inputs[0])
+        mapped = torch.vmap(dense)(inputs)
+        again = checkpoint(dense, inputs, use_reentrant=False)
+    assert half.dtype == torch.bfloat16
+    for made in (half.float(), by_name, vector.expand_as(expected), mapped, again):
+        made.sum().backward()
+    assert torch.allclose(by_name, expected)
+    assert torch.allclose(mapped, expected, atol=1e-6)
+    assert not skipping.asked
+
+
+def test_a_mini_batch_of_one_is_for_pytorch_to_refuse() -> None:
+    one = Passes(learner(norm=True), "selected")
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        one.look(torch.randn(1, FEATURES, dtype=torch.float64))
 
 
 # --- batch norm -----------------------------------------------------------------------------------
@@ -226,6 +289,29 @@ def test_running_statistics_are_those_of_all_samples() -> None:
     one, two = (stepped(way, some(), batch, norm=True) for way in ("full", "selected"))
     expected = dict(one.network.named_buffers())
     assert all(value.equal(expected[name]) for name, value in two.network.named_buffers())
+
+
+def test_the_gradient_of_batch_norm_is_its_formula_on_the_samples_that_count() -> None:
+    chance = torch.Generator().manual_seed(0)
+    inputs = torch.randn(ROWS, 5, generator=chance, dtype=torch.float64).requires_grad_()
+    above = torch.randn(ROWS, 5, generator=chance, dtype=torch.float64)
+    keep = some() > 0
+    layer = nn.BatchNorm1d(5).double()
+    with torch.no_grad():
+        layer.weight.copy_(torch.rand(5, generator=chance))
+    with Skipping(ROWS, checked=False) as skipping:
+        outputs = layer(inputs)
+    skipping.rows = keep.nonzero().squeeze(1)
+    outputs.backward(above * keep.unsqueeze(1))
+    deviation = (inputs.var(dim=0, correction=0) + layer.eps).sqrt()
+    unit = ((inputs - inputs.mean(dim=0)) / deviation)[keep]
+    own = above[keep]
+    expected = own - own.mean(dim=0) - unit * (own * unit).mean(dim=0)
+    assert inputs.grad is not None
+    assert torch.allclose(inputs.grad[keep], layer.weight / deviation * expected, rtol=1e-10)
+    assert not inputs.grad[~keep].any()
+    assert layer.weight.grad is not None
+    assert torch.allclose(layer.weight.grad, (own * unit).sum(dim=0), rtol=1e-10)
 
 
 def test_gradients_through_batch_norm_point_where_those_of_all_samples_do() -> None:
@@ -288,7 +374,7 @@ def wide_passes(*, norm: bool = False) -> tuple[Passes, Batch]:
 def selects(passes: Passes, batch: Batch, weight: Tensor) -> bool:
     """Make a step; whether it left samples out."""
     selected = passes.selects(batch.inputs)
-    passes.descend(cross_entropy, passes.look(batch.inputs), batch, weight)
+    step(passes, batch, weight)
     return selected
 
 
@@ -315,13 +401,16 @@ def test_with_batch_norm_auto_takes_all_samples_unless_enough_of_them_count() ->
 
 def test_auto_goes_on_as_it_would_have_without_a_stop() -> None:
     (whole, batch), (first, _) = wide_passes(), wide_passes()
-    (second, _), few = wide_passes(), some(60, kept=6)
+    few = some(60, kept=6)
     expected = [selects(whole, batch, few) for _ in range(3 * GLANCE)]
     begun = [selects(first, batch, few) for _ in range(GLANCE + 3)]
-    second.load_state_dict(first.state_dict())
+    second = Passes(first._learner, "auto")
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     ended = [selects(second, batch, few) for _ in range(3 * GLANCE - len(begun))]
     assert begun + ended == expected
     assert len(set(expected)) == 2
+    one, other = (weights(passes._learner.network) for passes in (whole, second))
+    assert all(a.equal(b) for a, b in zip(one, other, strict=True))
 
 
 @selecting

@@ -24,7 +24,8 @@ from labelnoise.record.run import Row
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import derive
 
-EVALUATION_BATCH = 256  # activations stay in the caches of a CPU
+EVALUATION_BATCH = {"cpu": 256}  # samples at a time: there, activations stay in the caches
+LARGEST_BATCH = 2048  # anywhere else
 TESTED = ("test_accuracy", "test_accuracy_mean", "test_accuracy_balanced")
 
 
@@ -98,7 +99,8 @@ def fit(
 
 def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scaling) -> Tensor:
     """What `forward` makes of stored inputs, in order and in chunks: (rows, ...) -> (rows, ...)."""
-    return torch.cat([forward(scaling(chunk)) for chunk in walk(inputs, EVALUATION_BATCH)])
+    size = EVALUATION_BATCH.get(inputs.device.type, LARGEST_BATCH)
+    return torch.cat([forward(scaling(chunk)) for chunk in walk(inputs, size)])
 
 
 def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list[float], Row]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from labelnoise.batch import Batch, Step
 from labelnoise.learner import Learner
 from labelnoise.losses import cross_entropy
+from labelnoise.passes import Passes
 from labelnoise.problem import Problem
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Method:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to a `state_dict`, after `setup` on the same problem."""
         for name, part in self._made().items():
-            if name in state:  # else an older version knew nothing of it
+            if name in state or not isinstance(part, Passes):  # older versions had no passes
                 _restore(part, state[name])
 
     def _made(self) -> dict[str, Any]:

@@ -12,26 +12,21 @@ gradient is not quite the same, it takes all unless enough of them count (docs/r
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from labelnoise.batch import Batch
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
-from labelnoise.losses import weighted_mean
 from labelnoise.skipping import Skipping, normalises
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
 ENOUGH = 0.4  # that count, for batch norm: with a quarter of them accuracy suffered, with this not
 OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs
-
-Losses = Callable[[Tensor, Tensor], Tensor]
-"""(batch, classes) log-probabilities and (batch,) labels -> (batch,) losses."""
 
 
 def check_backward(backward: str) -> None:
@@ -46,77 +41,89 @@ class Passes:
     Args:
         learner: The network with its optimiser.
         backward: Which samples go backward: `"full"`, `"selected"` or `"auto"`.
+
+    Attributes:
+        fraction: Of samples that counted in the last steps.
     """
 
     def __init__(self, learner: Learner, backward: str) -> None:
         check_backward(backward)
         self._learner, self._backward = learner, backward
-        self._least = ENOUGH if normalises(learner.network) else 0.0
+        self._least = ENOUGH if backward == "auto" and normalises(learner.network) else 0.0
         self._limit: float | None = None  # up to which fraction it pays to leave out the others
-        self._fraction = 1.0  # that counted in the last steps
+        self.fraction = 1.0
         self._steps = 0
-        self._apart: bool | None = None  # whether the network treats samples apart; not known yet
+        self._apart = True  # the network treats samples apart, as far as is known
+        self._checked: list[int] = []  # sizes of mini-batches for which that is known
         self._skipping: Skipping | None = None
 
     def look(self, inputs: Tensor) -> Tensor:
-        """Log-probabilities in training mode, to choose samples by and give back to `descend`."""
-        selected = self.selects(inputs)
-        self._skipping = Skipping(len(inputs), checked=bool(self._apart)) if selected else None
+        """Log-probabilities in training mode, to choose samples by."""
+        samples, self._skipping = len(inputs), None
+        if self.selects(inputs):
+            self._skipping = Skipping(samples, checked=samples in self._checked)
         with self._skipping or nullcontext():
             logits = self._learner.logits(inputs)
         return logits.log_softmax(dim=1)
 
-    def descend(self, losses: Losses, log_probs: Tensor, batch: Batch, weight: Tensor) -> Tensor:
-        """Make one step on the mean of `losses` under `weight`; that mean, as it was before.
+    def descend(self, loss: Tensor, weight: Tensor) -> None:
+        """Make one step on the loss of what `look` gave.
 
         Args:
-            losses: The loss of every sample.
-            log_probs: What `look` gave for the batch.
-            batch: All samples.
-            weight: (batch,) how much each of them counts, or which ones do.
+            loss: Of the whole mini-batch.
+            weight: (batch,) how much each sample counts in it, or which ones do.
         """
-        loss = weighted_mean(losses(log_probs, batch.labels), weight)
         if self._skipping is not None:
-            self._leave_out(self._skipping, weight)
-        elif self._backward == "auto" and self._steps % GLANCE == 0:
+            rows = weight.nonzero().squeeze(1)
+            self._note(len(rows) / len(weight))
+            if max(1, self._least * len(weight)) <= len(rows) < len(weight):
+                self._skipping.rows = rows
+        elif self._may_select() and self._steps % GLANCE == 0:
             self._note(int(weight.count_nonzero()) / len(weight))
         self._learner.descend(loss)
         if self._skipping is not None:
-            self._apart = not self._skipping.mixed
+            self._learn_from(self._skipping, len(weight))
         self._steps += 1
-        return loss.detach()
 
     def selects(self, inputs: Tensor) -> bool:
         """Whether the next step leaves out what does not count."""
-        if self._backward == "full" or self._apart is False:
+        if self._backward == "full" or not self._apart or len(inputs) < 2:
             return False
         if self._backward == "selected":
             return True
         if self._limit is None:
             self._limit = break_even(self._learner, inputs)
-        return self._least <= self._fraction < self._limit
+        return self._least <= self.fraction < self._limit
 
-    @property
-    def fraction(self) -> float:
-        """Of samples that counted in the last steps."""
-        return self._fraction
-
-    def state_dict(self) -> dict[str, float]:
+    def state_dict(self) -> dict[str, Any]:
         """What decides about the next step."""
-        return {"fraction": self._fraction, "steps": self._steps}
+        return {
+            "fraction": self.fraction,
+            "steps": self._steps,
+            "limit": self._limit,
+            "apart": self._apart,
+            "checked": list(self._checked),
+        }
 
-    def load_state_dict(self, state: dict[str, float]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go back to it."""
-        self._fraction, self._steps = state["fraction"], int(state["steps"])
+        self.fraction, self._steps = state["fraction"], state["steps"]
+        self._limit, self._apart = state["limit"], state["apart"]
+        self._checked = list(state["checked"])
 
-    def _leave_out(self, skipping: Skipping, weight: Tensor) -> None:
-        rows = weight.nonzero().squeeze(1)
-        self._note(len(rows) / len(weight))
-        if 0 < len(rows) < len(weight):  # of none there is no mean, for batch norm
-            skipping.rows = rows
+    def _may_select(self) -> bool:
+        """Whether it depends on how many samples count; asking for that makes the host wait."""
+        return self._apart and self._limit is not None and self._limit > self._least
+
+    def _learn_from(self, skipping: Skipping, samples: int) -> None:
+        """What the first backward passes tell of the network."""
+        if skipping.mixed or not skipping.asked:  # the latter: it is compiled, or has no such layer
+            self._apart = False
+        elif skipping.rows is not None and samples not in self._checked:
+            self._checked.append(samples)
 
     def _note(self, fraction: float) -> None:
-        self._fraction = (self._fraction + fraction) / 2
+        self.fraction = (self.fraction + fraction) / 2
 
 
 def break_even(learner: Learner, inputs: Tensor) -> float:

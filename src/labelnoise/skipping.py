@@ -7,7 +7,8 @@ of the other samples alone, once these are known. Everything else is done as eve
 In batch norm samples meet: through the mean and the deviation, a sample that counts has a gradient
 for those that do not. There, what belongs to the statistics is shared by the samples that count
 instead of by all: the gradient is another one, by a little (docs/results/speed.md). No other layer
-may mix samples; that gradients are 0 where they should be is checked until it was so once.
+may mix samples; that gradients are 0 where they should be is checked until it was so once for
+mini-batches of that size.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ class Skipping(TorchFunctionMode):
 
     Args:
         samples: How many there are; what has another number of rows is none of them.
-        checked: Whether it is known that the network treats samples apart.
+        checked: Whether it is known that the network treats so many samples apart.
 
     Attributes:
-        rows: Those that count, to be set before the backward pass; `None` for all.
+        rows: Those that count, to be set before the backward pass; `None` for all. Products want
+            their numbers: a mask would have to be counted again by every layer.
+        asked: Whether a layer has asked for them.
         mixed: Whether a sample was found that counts although it should not.
     """
 
     def __init__(self, samples: int, *, checked: bool) -> None:
         super().__init__()
         self.rows: Tensor | None = None
-        self.mixed = False
+        self.asked = self.mixed = False
         self._samples, self._checked = samples, checked
 
     def __torch_function__(
@@ -55,12 +58,26 @@ class Skipping(TorchFunctionMode):
     ) -> Any:
         """Step in where there are products to be saved."""
         layer = LAYERS.get(call)
-        if layer is not None and len(args[0]) == self._samples:
-            return layer(self, *args, **(kwargs or {}))
-        return call(*args, **(kwargs or {}))
+        if layer is None or not args or not self._suits(args[0]):
+            return call(*args, **(kwargs or {}))
+        return layer(self, *args, **(kwargs or {}))
+
+    def _suits(self, inputs: Tensor) -> bool:
+        """Whether these are samples, and nobody else has a hand in the gradient.
+
+        Autocast, vmap and checkpoints, which repeat a forward pass from saved tensors, have.
+        """
+        return (
+            inputs.ndim > 1
+            and len(inputs) == self._samples
+            and not torch.is_autocast_enabled(inputs.device.type)
+            and torch._C._functorch.peek_interpreter_stack() is None
+            and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
+        )
 
     def counting(self, gradient: Tensor) -> Tensor | None:
         """The rows to go on with, where all others have no gradient."""
+        self.asked = True
         if self.rows is None or self._checked:
             return self.rows
         if bool(gradient.index_fill(0, self.rows, 0).any()):
@@ -96,27 +113,29 @@ class _Linear(Function):
     def forward(
         ctx: Any, skipping: Skipping, inputs: Tensor, weight: Tensor, bias: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(inputs, weight)
-        ctx.skipping = skipping
+        _, inputs_too, weight_too, _ = ctx.needs_input_grad
+        ctx.save_for_backward(inputs if weight_too else None, weight if inputs_too else None)
+        ctx.skipping, ctx.shape = skipping, inputs.shape
         return functional.linear(inputs, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
-        rows, whole = ctx.skipping.counting(gradient), inputs
+        rows = ctx.skipping.counting(gradient)
         if rows is not None:
-            gradient, inputs = gradient.index_select(0, rows), inputs.index_select(0, rows)
-        _, inputs_too, weight_too, bias_too = ctx.needs_input_grad
-        back = gradient @ weight if inputs_too else None
-        if back is not None and rows is not None:
-            back = among_zeros(back, rows, whole)
+            gradient = gradient.index_select(0, rows)
+        back = of_weight = of_bias = None
+        if weight is not None:
+            back = gradient @ weight
+            if rows is not None:
+                back = back.new_zeros(ctx.shape).index_copy_(0, rows, back)
         flat = gradient.flatten(0, -2)
-        return (
-            None,
-            back,
-            flat.T @ inputs.flatten(0, -2) if weight_too else None,
-            flat.sum(dim=0) if bias_too else None,
-        )
+        if inputs is not None:
+            inputs = inputs if rows is None else inputs.index_select(0, rows)
+            of_weight = flat.T @ inputs.flatten(0, -2)
+        if ctx.needs_input_grad[3]:
+            of_bias = flat.sum(dim=0)
+        return None, back, of_weight, of_bias
 
 
 class _Convolution(Function):
@@ -230,7 +249,9 @@ def _norm(
 ) -> Tensor:
     """`torch.nn.functional.batch_norm`."""
     if not training:
-        return functional.batch_norm(inputs, running_mean, running_var, weight, bias, eps=eps)
+        return functional.batch_norm(
+            inputs, running_mean, running_var, weight, bias, training, momentum, eps
+        )
     made: Tensor = _Norm.apply(  # type: ignore[no-untyped-call]
         skipping, inputs, weight, bias, running_mean, running_var, momentum, eps
     )

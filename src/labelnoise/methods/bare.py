@@ -46,8 +46,8 @@ class BARE(Method):
             `"posterior"`, to compare with.
         kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
-        backward: `"full"` for one pass over all samples, `"selected"` for a second one over those
-            that count alone, `"auto"` for the cheaper one.
+        backward: Which samples go backward: all (`"full"`), those that count (`"selected"`), or
+            what is cheaper (`"auto"`).
     """
 
     threshold: str = DEFAULT
@@ -83,15 +83,14 @@ class BARE(Method):
         weight, keep, empty = verdict.weight, verdict.keep, ~verdict.weight.any()
         if self.empty == "all":
             weight, keep = weight + empty, keep | empty
+        loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
         if self.empty == "all" or not bool(empty):
-            loss = self.passes.descend(cross_entropy, log_probs, batch, weight)
-        else:
-            loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight).detach()
+            self.passes.descend(loss, weight)
         return Step(
             index=batch.index,
             weight=weight,
-            loss=loss,
+            loss=loss.detach(),
             keep=keep,
             probs=probs,
             notes={**verdict.notes, "empty": empty},

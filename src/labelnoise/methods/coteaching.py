@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range
-from labelnoise.losses import cross_entropy
+from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.method import Method
 from labelnoise.passes import Passes, check_backward
 from labelnoise.problem import Problem
@@ -54,8 +53,8 @@ class CoTeaching(Method):
         noise_rate: Fraction of wrong labels; `None` is the problem's.
         ramp: Epochs until that fraction is dropped.
         exponent: How the ramp bends; 1 is a straight line.
-        backward: `"full"` for one pass over all samples, `"selected"` for a second one over the
-            chosen alone, `"auto"` for the cheaper one.
+        backward: Which samples go backward: all (`"full"`), those that count (`"selected"`), or
+            what is cheaper (`"auto"`).
     """
 
     title = "Co-teaching"
@@ -83,19 +82,21 @@ class CoTeaching(Method):
         """Each network chooses, the other one learns; the step reports the first one's update."""
         log_probs = self.passes.look(batch.inputs)
         peer_log_probs = self.peer_passes.look(batch.inputs)
-        both = log_probs.detach(), peer_log_probs.detach()
-        losses = partial(self.losses, batch.time)
+        losses = self.losses(batch.time, log_probs, batch.labels)
+        peer_losses = self.losses(batch.time, peer_log_probs, batch.labels)
         keep, peer_keep = self.choose(
-            batch.time, both, (losses(both[0], batch.labels), losses(both[1], batch.labels))
+            batch.time, (log_probs, peer_log_probs), (losses, peer_losses)
         )
-        loss = self.passes.descend(losses, log_probs, batch, peer_keep)
-        peer_loss = self.peer_passes.descend(losses, peer_log_probs, batch, keep)
+        loss = weighted_mean(losses, peer_keep)
+        peer_loss = weighted_mean(peer_losses, keep)
+        self.passes.descend(loss, peer_keep)
+        self.peer_passes.descend(peer_loss, keep)
         return Step(
             index=batch.index,
-            weight=peer_keep.to(both[0].dtype),
-            loss=(loss + peer_loss) / 2,
-            probs=both[0].exp(),
-            notes={"peer_weight": keep.to(both[0].dtype)},
+            weight=peer_keep.to(losses.dtype),
+            loss=(loss.detach() + peer_loss.detach()) / 2,
+            probs=log_probs.detach().exp(),
+            notes={"peer_weight": keep.to(losses.dtype)},
         )
 
     def losses(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:

@@ -57,7 +57,8 @@ class CoTeachingPlus(CoTeaching):
         noise_rate: Fraction of wrong labels; `None` is the problem's.
         ramp: Epochs until that fraction is dropped.
         exponent: How the ramp bends; 1 is a straight line.
-        backward: Whether samples that are not chosen go through the networks backward.
+        backward: Which samples go backward: all (`"full"`), those that count (`"selected"`), or
+            what is cheaper (`"auto"`).
         warmup: Epochs before disagreement counts; the BARE paper has 5 on MNIST, 10 on CIFAR-10.
         warmup_mode: Until then `"coteaching"`, or `"full"`: all samples for both.
         agree_steps: Updates during which a batch without disagreement is trained on whole.

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range, unknown
+from labelnoise.losses import weighted_mean
 from labelnoise.method import Method
 from labelnoise.passes import Passes, check_backward
 from labelnoise.problem import Problem
@@ -92,8 +93,8 @@ class CurriculumLoss(Method):
         budget: `"npcl"`, (1 - rate)^2 m + (1 - rate) E with E misclassified samples among the m of
             the batch, or `"linear"`, (1 - rate) m.
         select_on: Choose by the `"hard"` or the `"soft"` hinge.
-        backward: `"full"` for one pass over all samples, `"selected"` for a second one over the
-            chosen alone, `"auto"` for the cheaper one.
+        backward: Which samples go backward: all (`"full"`), those that count (`"selected"`), or
+            what is cheaper (`"auto"`).
     """
 
     noise_rate: float | None = None
@@ -122,11 +123,12 @@ class CurriculumLoss(Method):
         """Choose by one loss, descend on the mean of the other one."""
         log_probs = self.passes.look(batch.inputs)
         keep = self._keep(batch.time, log_probs.detach(), batch.labels)
-        loss = self.passes.descend(soft_hinge, log_probs, batch, keep)
+        loss = weighted_mean(soft_hinge(log_probs, batch.labels), keep)
+        self.passes.descend(loss, keep)
         return Step(
             index=batch.index,
             weight=keep.to(log_probs.dtype),
-            loss=loss,
+            loss=loss.detach(),
             probs=log_probs.detach().exp(),
         )
 

@@ -97,7 +97,7 @@ class Tables(NamedTuple):
 
     Attributes:
         others: (given, 2, class) minus `leak`, and `strays` over `stays`, by what else it may be;
-            with few classes (given, 3, class), and the given label itself.
+            with few classes, on a CPU, (given, 3, class), and the given label itself.
         numbers: (4, given) `own`, `cut` less what rounding may do, and two parts of a weight: what
             it is anyway, and for a label that reaches the cut.
         soft: (given,) the third one, before it is divided: for a `right` of 1.
@@ -168,9 +168,8 @@ class Evidence(nn.Module):
         if probs.requires_grad or probs.dtype != self.votes.dtype:
             probs = probs.detach().to(self.votes.dtype)
         own, cut, anyway, if_kept = tables.numbers.index_select(1, labels).unbind()
-        minus_leak, strays, given = _looks(
-            tables.others, probs, labels
-        )  # times 1 - given: no means
+        # Sums over the other classes: averages times 1 - given.
+        minus_leak, strays, given = _looks(tables.others, probs, labels)
         # Bayes' rule with p = (given - leak) / (own - leak), multiplied by all that it divides by.
         rest = ALMOST - given  # never 0, so that a label that is sure is right
         # Not 0 either: with no other class believed, 0 / 0.
@@ -357,7 +356,8 @@ class Evidence(nn.Module):
         believed = self._believed(stays, strays)
         resolved = standing.resolution * believed
         own = 1 - resolved * (1 - habits.diagonal())
-        rows = 3 if self.num_classes <= FEW else 2
+        # Not on a GPU, whose products may keep ten bits of what must be told from 1.
+        rows = 3 if self.num_classes <= FEW and habits.is_cpu else 2
         others = habits.new_empty(self.num_classes, rows, self.num_classes)
         torch.mul(habits.T, -resolved.unsqueeze(1), out=others[:, 0]).fill_diagonal_(0)
         torch.div(strays, stays.unsqueeze(1), out=others[:, 1])
@@ -432,7 +432,7 @@ class Evidence(nn.Module):
 def _looks(others: Tensor, probs: Tensor, labels: Tensor) -> Sequence[Tensor]:
     """(batch,) minus `leak` and `strays`, as sums over all other classes, and the label's own."""
     classes = probs.shape[1]
-    if classes <= FEW:
+    if others.shape[1] == 3:
         found = probs.new_empty(len(probs), 3, 1)  # asked for, autocast leaves the product alone
         if probs.numel() <= CHUNK // 2:
             torch.bmm(others.index_select(0, labels), probs.unsqueeze(2), out=found)
