@@ -20,7 +20,7 @@ from labelnoise.learner import Recipe
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.methods import METHODS
 from labelnoise.methods.bare import BARE
-from labelnoise.passes import BACKWARD, GLANCE, OVERHEAD, Passes, break_even
+from labelnoise.passes import BACKWARD, GLANCE, OVERHEAD, WORTH, Passes, break_even
 from labelnoise.skipping import Skipping, among_zeros, rows_of
 
 ROWS, FEATURES, CLASSES = 24, 6, 3
@@ -346,8 +346,10 @@ def test_it_pays_as_far_as_the_products_of_the_backward_pass_outweigh_what_it_co
     deep_one = Learner(nn.Sequential(*(nn.Linear(256, 256) for _ in range(12))), Recipe())
     products = 2 * 128 * 256 * 256
     small = 2 * 128 * 256 * 2
+    pair = Learner(nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 256)), Recipe())
     assert break_even(shallow, inputs) == pytest.approx(1 - OVERHEAD / (products + 2 * small))
-    assert break_even(deep_one, inputs) == pytest.approx(1 - OVERHEAD / (23 * products))
+    assert break_even(pair, inputs) == pytest.approx(1 - OVERHEAD / (3 * products))
+    assert break_even(deep_one, inputs) == WORTH
 
 
 def test_small_networks_take_all_samples() -> None:

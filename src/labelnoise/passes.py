@@ -26,7 +26,8 @@ from labelnoise.skipping import Skipping, normalises
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
 ENOUGH = 0.4  # that count, for batch norm: with a quarter of them accuracy suffered, with this not
-OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs
+OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs,
+WORTH = 0.7  # at least; beyond this fraction, copying the rows that count takes what they save
 
 
 def check_backward(backward: str) -> None:
@@ -140,4 +141,4 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
         forward = counter.get_total_flops()
         learner.gradient(logits.sum())
     backward = (counter.get_total_flops() - forward) * len(inputs) / len(probe)
-    return float(1 - OVERHEAD / backward) if backward else 0.0
+    return min(WORTH, float(1 - OVERHEAD / backward)) if backward else 0.0
