@@ -110,7 +110,12 @@ def test_set_reaches_fields_of_method_and_training(
     assert main([*QUICK, *words, "--json"]) == 0
     run = Path(json.loads(capsys.readouterr().out)["run"])
     spec = json.loads((run / "header.json").read_text())["spec"]
-    assert spec["settings"] == {"threshold": "class", "kappa": 0.5, "empty": "all"}
+    assert spec["settings"] == {
+        "threshold": "class",
+        "kappa": 0.5,
+        "empty": "all",
+        "backward": "auto",
+    }
     assert spec["training"]["lr"] == 0.01
 
 

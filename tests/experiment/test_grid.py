@@ -422,7 +422,12 @@ def test_a_value_of_an_axis_may_be_a_table() -> None:
         "coteaching, noise_rate=0.25",
         "cce",
     ]
-    assert spec_of(bare).settings == {"threshold": "class", "kappa": 0.5, "empty": "all"}
+    assert spec_of(bare).settings == {
+        "threshold": "class",
+        "kappa": 0.5,
+        "empty": "all",
+        "backward": "auto",
+    }
     assert spec_of(peers).settings["noise_rate"] == 0.25
     assert spec_of(cce).preset == "paper"  # unless the file says another one
 

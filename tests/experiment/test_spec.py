@@ -107,7 +107,12 @@ def test_order_of_traced_epochs_does_not_matter() -> None:
 
 
 def test_nothing_is_left_to_a_default_that_might_change() -> None:
-    assert spec().settings == {"threshold": "batch", "kappa": 1.0, "empty": "all"}
+    assert spec().settings == {
+        "threshold": "batch",
+        "kappa": 1.0,
+        "empty": "all",
+        "backward": "auto",
+    }
 
 
 def test_identity_is_a_plain_directory_name() -> None:
