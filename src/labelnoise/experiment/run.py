@@ -24,6 +24,7 @@ from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import estimated_rate, estimator
 from labelnoise.experiment.header import header_of, samples_of
 from labelnoise.experiment.learners import new_learners
+from labelnoise.experiment.machine import suitable_threads
 from labelnoise.experiment.parts import Parts, digest, divide, undivided
 from labelnoise.experiment.spec import Spec
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
@@ -182,6 +183,13 @@ class Workplace:
 
 def train_on(spec: Spec, place: Workplace, patience: float = 0) -> Run:
     """Train what the spec says, or go on with it, where everything is at hand."""
+    shape, classes = tuple(place.dataset.inputs.shape[1:]), len(place.dataset.classes)
+    network = new_learners(spec, shape, classes)().network
+    with suitable_threads(network, shape, spec.training.batch_size):
+        return _train_on(spec, place, patience)
+
+
+def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
     dataset, parts, device, watch = place.dataset, place.parts, place.device, place.watch
     path = place.folder or place.out / spec.identity()
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
