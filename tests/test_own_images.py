@@ -146,7 +146,7 @@ def test_ctrl_c_stops_a_streamed_training_and_it_goes_on(
     labelnoise: Labelnoise, tmp_path: Path
 ) -> None:
     photograph(tmp_path / "pets", 200, seed=0)
-    words = ("train", "pets", "--net", "lenet", "--epochs", "12", "--batch-size", "32", "--json")
+    words = ("train", "pets", "--net", "lenet", "--epochs", "60", "--batch-size", "32", "--json")
     running = subprocess.Popen(
         [sys.executable, "-m", "labelnoise", *words],
         cwd=tmp_path,
@@ -167,5 +167,5 @@ def test_ctrl_c_stops_a_streamed_training_and_it_goes_on(
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)  # nobody is left
     done = labelnoise(*words, LABELNOISE_MEMORY="0")
-    assert finished(done)["epochs"] == 12
+    assert finished(done)["epochs"] == 60
     assert "Traceback" not in done.stderr
