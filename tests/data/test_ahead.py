@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from multiprocessing import active_children
@@ -108,3 +109,39 @@ def test_ctrl_c_ends_everything_in_silence() -> None:
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+RESTLESS = """
+import os
+from multiprocessing import active_children
+from labelnoise.data.ahead import ahead
+print("ready", flush=True)
+for _ in range(20):
+    try:
+        while True:
+            list(ahead(abs, 2, 2))
+    except KeyboardInterrupt:
+        print("interrupted", len(active_children()), flush=True)
+"""
+
+
+def test_ctrl_c_while_workers_start_and_end() -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", RESTLESS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    limit = threading.Timer(60, running.kill)
+    limit.start()
+    for moment in range(20):
+        time.sleep(0.05 + 0.003 * moment)
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.stdout.readline() == "interrupted 0\n"
+    _, errors = running.communicate(timeout=30)
+    limit.cancel()
+    assert errors == ""
+    assert running.returncode == 0

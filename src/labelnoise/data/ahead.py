@@ -6,8 +6,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -37,24 +39,29 @@ def ahead(
     if workers == 0:
         yield from map(work, range(count))
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of more workers than cores, of fork beside threads
-        loader: DataLoader[Result] = DataLoader(
-            _Numbered(work, count),
-            batch_size=None,
-            num_workers=workers,
-            multiprocessing_context=_context(),
-            prefetch_factor=WAITING,
-            collate_fn=_as_it_is,
-            worker_init_fn=_leave_interrupts_to_the_parent,
-            generator=torch.Generator(),  # else it draws from the chance that networks draw from
-        )
-        results: Any = iter(loader)
+    results: Any = None
     try:
-        yield from results
+        with _whole(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of more workers than cores, of fork beside threads
+            loader: DataLoader[Result] = DataLoader(
+                _Numbered(work, count),
+                batch_size=None,
+                num_workers=workers,
+                multiprocessing_context=_context(),
+                prefetch_factor=WAITING,
+                collate_fn=_as_it_is,
+                worker_init_fn=_leave_interrupts_to_the_parent,
+                generator=torch.Generator(),  # else it draws from the chance of networks
+            )
+            results = iter(loader)
+        for _ in range(count):  # one more, and it would end the workers itself, to be interrupted
+            yield next(results)
     finally:
         # It would do so when it is deleted, but the traceback of an error keeps it.
-        results._shutdown_workers()
+        with _whole():
+            if results is not None:
+                results._shutdown_workers()
+                del results  # here, where nothing can happen to what it leaves behind
 
 
 def possible() -> int:
@@ -86,6 +93,25 @@ class _Numbered(Items[Result], Generic[Result]):
 
 def _as_it_is(result: Result) -> Result:
     return result
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Put Ctrl-C off: half the workers started, or half of them ended, are nobody's to end.
+
+    Workers begin as copies of a process that does so, and then ignore it for good.
+    """
+    if threading.current_thread() is not threading.main_thread():  # others are never interrupted
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _leave_interrupts_to_the_parent(worker: int) -> None:
