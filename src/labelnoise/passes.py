@@ -6,8 +6,8 @@ of cost b and a fraction f that counts, leaving out the others costs 1 + f b ins
 the gradient of inputs. In a small network, what it takes to leave them out costs more than that.
 
 `"full"` takes all samples backward, `"selected"` those that count, `"auto"` what is cheaper, by the
-products of the network and the fraction that counted in the last steps. With batch norm, where the
-gradient is not quite the same, it takes all unless enough of them count (docs/results/speed.md).
+products of the network and the fraction that counted in the last steps. With batch norm, some of
+the others go backward, too, and the gradient is the same on average (`labelnoise.skipping`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
-from labelnoise.skipping import Skipping, normalises
+from labelnoise.skipping import Skipping
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
-ENOUGH = 0.4  # that count, for batch norm: with a quarter of them accuracy suffered, with this not
 OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs,
 WORTH = 0.7  # at least; beyond this fraction, copying the rows that count takes what they save
 
@@ -50,7 +49,6 @@ class Passes:
     def __init__(self, learner: Learner, backward: str) -> None:
         check_backward(backward)
         self._learner, self._backward = learner, backward
-        self._least = ENOUGH if backward == "auto" and normalises(learner.network) else 0.0
         self._limit: float | None = None  # up to which fraction it pays to leave out the others
         self.fraction = 1.0
         self._steps = 0
@@ -75,10 +73,10 @@ class Passes:
             weight: (batch,) how much each sample counts in it, or which ones do.
         """
         if self._skipping is not None:
-            rows = weight.nonzero().squeeze(1)
-            self._note(len(rows) / len(weight))
-            if max(1, self._least * len(weight)) <= len(rows) < len(weight):
-                self._skipping.rows = rows
+            count = int(weight.count_nonzero())
+            self._note(count / len(weight))
+            if 0 < count < len(weight):
+                self._skipping.leave_out(weight)
         elif self._may_select() and self._steps % GLANCE == 0:
             self._note(int(weight.count_nonzero()) / len(weight))
         self._learner.descend(loss)
@@ -94,7 +92,7 @@ class Passes:
             return True
         if self._limit is None:
             self._limit = break_even(self._learner, inputs)
-        return self._least <= self.fraction < self._limit
+        return self.fraction < self._limit
 
     def state_dict(self) -> dict[str, Any]:
         """What decides about the next step."""
@@ -114,7 +112,7 @@ class Passes:
 
     def _may_select(self) -> bool:
         """Whether it depends on how many samples count; asking for that makes the host wait."""
-        return self._apart and self._limit is not None and self._limit > self._least
+        return self._apart and self._limit is not None and self._limit > 0
 
     def _learn_from(self, skipping: Skipping, samples: int) -> None:
         """What the first backward passes tell of the network."""

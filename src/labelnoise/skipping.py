@@ -5,10 +5,10 @@ nothing but multiplications by 0. Within `Skipping`, dense layers and convolutio
 of the other samples alone, once these are known. Everything else is done as ever.
 
 In batch norm samples meet: through the mean and the deviation, a sample that counts has a gradient
-for those that do not. There, what belongs to the statistics is shared by the samples that count
-instead of by all: the gradient is another one, by a little (docs/results/speed.md). No other layer
-may mix samples; that gradients are 0 where they should be is checked until it was so once for
-mini-batches of that size.
+for those that do not. There some of these go backward, too, and stand for all of them: the gradient
+is that of all samples on average over mini-batches (docs/results/speed.md). No other layer may mix
+samples; that gradients are 0 where they should be is checked until it was so once for mini-batches
+of that size.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as functional
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import Function
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-
-def normalises(network: nn.Module) -> bool:
-    """Whether samples meet in the network's batch norm."""
-    return any(isinstance(module, _BatchNorm) for module in network.modules())
+STANDING_FOR = 6  # samples that do not count, by one of them, in batch norm
 
 
 class Skipping(TorchFunctionMode):
@@ -37,17 +33,34 @@ class Skipping(TorchFunctionMode):
         checked: Whether it is known that the network treats so many samples apart.
 
     Attributes:
-        rows: Those that count, to be set before the backward pass; `None` for all. Products want
-            their numbers: a mask would have to be counted again by every layer.
+        rows: Those that go backward; `None` for all. Products want their numbers: a mask would have
+            to be counted again by every layer.
         asked: Whether a layer has asked for them.
         mixed: Whether a sample was found that counts although it should not.
+        normalised: Whether samples have met in batch norm.
     """
 
     def __init__(self, samples: int, *, checked: bool) -> None:
         super().__init__()
         self.rows: Tensor | None = None
-        self.asked = self.mixed = False
+        self.asked = self.mixed = self.normalised = False
         self._samples, self._checked = samples, checked
+        self._counting = samples
+
+    def leave_out(self, counts: Tensor) -> None:
+        """Say, before the backward pass, which samples (batch,) have a weight; at least one."""
+        self.rows = counts.nonzero().squeeze(1)
+        self._counting = len(self.rows)
+        if self.normalised:  # mini-batches are in random order: every sixth is a random draw
+            others = counts.logical_not().nonzero().squeeze(1)
+            self.rows = torch.cat([self.rows, others[::STANDING_FOR]])
+
+    def shares(self) -> list[tuple[slice, float]]:
+        """Parts of `rows`, with how many samples each of them stands for."""
+        counting = self._counting
+        drawn = 0 if self.rows is None else len(self.rows) - counting
+        times = (self._samples - counting) / max(1, drawn)
+        return [(slice(counting), 1.0), (slice(counting, None), times)]
 
     def __torch_function__(
         self,
@@ -197,14 +210,28 @@ class _Norm(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (inputs, weight, mean, inverse) = gradients, ctx.saved_tensors
         rows, whole = ctx.skipping.counting(gradient), inputs
+        wanted = ctx.needs_input_grad[1:4]
         if rows is not None:
             gradient, inputs = rows_of(gradient, rows), rows_of(inputs, rows)
+            wanted = (False, True, True)
         back, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
-            *(gradient, inputs, weight, None, None, mean, inverse, True, ctx.eps),
-            list(ctx.needs_input_grad[1:4]),
+            *(gradient, inputs, weight, None, None, mean, inverse, True, ctx.eps), wanted
         )
-        if back is not None and rows is not None:
-            back = among_zeros(back, rows, whole)
+        if rows is not None and ctx.needs_input_grad[1]:
+            # What all samples owe to mean and deviation; a drawn one owes it for those it is for.
+            scale = inverse if weight is None else weight * inverse
+            slope = -scale * inverse * of_weight * len(mean) / whole.numel()
+            level = -scale * of_bias * len(mean) / whole.numel() - slope * mean
+            scale, slope, level = (
+                values.to(inputs.dtype).view(-1, *(1 for _ in inputs.shape[2:]))
+                for values in (scale, slope, level)
+            )
+            back = torch.empty_like(inputs)
+            for part, times in ctx.skipping.shares():
+                torch.addcmul(level * times, inputs[part], slope * times, out=back[part])
+            back = among_zeros(back.addcmul_(gradient, scale), rows, whole)
+        of_weight = of_weight if ctx.needs_input_grad[2] else None
+        of_bias = of_bias if ctx.needs_input_grad[3] else None
         return (None, back, of_weight, of_bias, None, None, None, None)
 
 
@@ -252,6 +279,7 @@ def _norm(
         return functional.batch_norm(
             inputs, running_mean, running_var, weight, bias, training, momentum, eps
         )
+    skipping.normalised = True
     made: Tensor = _Norm.apply(  # type: ignore[no-untyped-call]
         skipping, inputs, weight, bias, running_mean, running_var, momentum, eps
     )
