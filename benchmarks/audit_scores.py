@@ -36,6 +36,7 @@ from labelnoise.methods import method_named
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.rules.evidence import Evidence
+from labelnoise.rules.evidence import odds as odds_of
 from labelnoise.seeds import derive, stream
 
 PROBLEMS = (
@@ -80,7 +81,7 @@ class Visits:
             "right": (verdict := rule.judge(probs, labels)).score,
             "kept": verdict.keep.float(),
             "margin": (given / other).log(),
-            "odds": rule.odds(probs, labels)[0],
+            "odds": odds_of(rule.doubts(), probs, labels)[0],
             "voted": (given * stays / voted.clamp(min=least)).log().clamp(-16, 16),
         }
         for name, value in values.items():

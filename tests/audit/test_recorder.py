@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelnoise import BARELoss, Evidence, Findings, LabelNoiseError, Recorder
+from labelnoise.audit.recorder import LARGE
+from labelnoise.rules.evidence import odds as odds_of
 
 Steps = list[tuple[Any, Any, Any]]
 CLASSES = 3
@@ -72,7 +74,9 @@ class Slow:
         self.rule.remember(probs, labels, verdict)
         for place, name in enumerate(ids):
             row = slice(place, place + 1)
-            odds, other, share = (float(x) for x in self.rule.odds(probs[row], labels[row]))
+            odds, other, share = (
+                float(x) for x in odds_of(self.rule.doubts(), probs[row], labels[row])
+            )
             visit = (int(labels[place]), odds, int(other), share, bool(verdict.keep[place]))
             self.visits.setdefault(name, []).append(visit)
 
@@ -125,6 +129,20 @@ def test_findings_equal_those_of_the_slow_reference(
             assert found.confidence[place] == pytest.approx(quality, abs=1e-4)
     assert found.issue.any()
     assert not found.issue.all()
+
+
+def test_how_long_steps_wait_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for large in (LARGE, 0):  # all of them wait for others, none of them does
+        monkeypatch.setattr("labelnoise.audit.recorder.LARGE", large)
+        recorder = Recorder()
+        for step in steps(70):
+            recorder.update(*step)
+            assert large > 0 or not recorder._waiting
+        found.append(recorder.issues())
+    one, other = found
+    assert np.allclose(one.quality, other.quality, atol=1e-6)
+    assert (one.predicted == other.predicted).all()
 
 
 def test_wrong_labels_are_found_and_what_they_should_be() -> None:

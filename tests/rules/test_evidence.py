@@ -16,6 +16,7 @@ from torch import Tensor
 
 from labelnoise import Evidence
 from labelnoise.rules.evidence import most_probable
+from labelnoise.rules.evidence import odds as odds_of
 from labelnoise.rules.verdict import Verdict
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -494,7 +495,7 @@ def test_odds_equal_those_of_a_loop(classes: int) -> None:
     evidence = Evidence(classes)
     for probs, labels in batches:
         see(evidence, probs, labels)
-        found = evidence.odds(probs, labels)
+        found = odds_of(evidence.doubts(), probs, labels)
         for place, (q, y) in enumerate(zip(probs.double().tolist(), labels.tolist(), strict=True)):
             odds, other, share = slow_odds(evidence, q, y)
             assert float(found[0][place]) == pytest.approx(odds, abs=2e-3)
@@ -508,7 +509,7 @@ def test_odds_of_a_known_matrix() -> None:
     labels = torch.where(torch.arange(5000) // 2 % 5 == 0, 1 - truth, truth)
     evidence = after([(confident(truth, 2), labels)] * 20, 2)
     probs = torch.tensor([[0.2, 0.8], [0.5, 0.5], [0.1, 0.9]])
-    odds, other, share = evidence.odds(probs, torch.tensor([0, 0, 1]))
+    odds, other, share = odds_of(evidence.doubts(), probs, torch.tensor([0, 0, 1]))
     expected = [math.log(4 / 4), math.log(4), math.log(4 * 9)]
     assert odds.tolist() == pytest.approx(expected, abs=0.01)
     assert other.tolist() == [1, 1, 0]
@@ -519,8 +520,10 @@ def test_odds_of_probabilities_of_0_and_1_are_finite() -> None:
     truth = torch.arange(40) % 4
     evidence = after([(confident(truth, 4), flipped(truth, 0.2, 4))] * 5, 4)
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        right, *_ = evidence.odds(confident(truth, 4).to(dtype), truth)
-        wrong, other, share = evidence.odds(confident(truth, 4).to(dtype), (truth + 1) % 4)
+        right, *_ = odds_of(evidence.doubts(), confident(truth, 4).to(dtype), truth)
+        wrong, other, share = odds_of(
+            evidence.doubts(), confident(truth, 4).to(dtype), (truth + 1) % 4
+        )
         bound = -math.log(torch.finfo(torch.float32).eps)
         assert right.tolist() == pytest.approx([bound] * 40)
         assert wrong.tolist() == pytest.approx([-bound] * 40)
@@ -533,7 +536,7 @@ def test_a_class_that_is_not_believed_is_never_what_a_label_should_be() -> None:
     labels = torch.where(torch.arange(1000) % 15 == 0, seen, 1 - seen)
     labels[seen == 0] = 0
     evidence = after([(confident(seen, 2), labels)] * 20, 2)
-    odds, _, share = evidence.odds(torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
+    odds, _, share = odds_of(evidence.doubts(), torch.tensor([[0.1, 0.9]]), torch.tensor([0]))
     assert float(odds) > 10
     assert float(share) == 0
 

@@ -9,6 +9,7 @@ visit is chance, a habit is not.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from labelnoise.audit.score import findings_of
 from labelnoise.errors import LabelNoiseError
 from labelnoise.methods.bare import check_batch
 from labelnoise.rules.evidence import Evidence
+from labelnoise.rules.evidence import odds as odds_of
 
 TOGETHER = 32  # steps that may wait to be recorded, for speed alone
+LARGE = 1 << 16  # probabilities of a step that does not wait, nor does anything before it
 FIRST = 1024  # samples that there is room for at first, where it is not known how many will come
 
 
@@ -90,10 +93,8 @@ class Recorder:
         """
         if keep is None:
             keep = self._judged(probs, labels)
-        with torch.no_grad():
-            judged = self._rule(probs).odds(probs, labels)
-        self._waiting.append((index, labels, keep, *judged))
-        if len(self._waiting) == TOGETHER:
+        self._waiting.append((index, labels, keep, probs.detach(), self._rule(probs).doubts()))
+        if len(self._waiting) == TOGETHER or probs.numel() >= LARGE:
             self._note()
 
     def issues(self) -> Findings:
@@ -160,8 +161,13 @@ class Recorder:
         """Add what waits to the record, visit by visit."""
         if not self._waiting:
             return
-        waiting, self._waiting = zip(*self._waiting, strict=True), []
-        index, labels, keep, odds, other, share = (torch.cat(each) for each in waiting)
+        parts = []
+        for _, alike in groupby(self._waiting, key=lambda step: id(step[-1])):
+            *steps, doubts = zip(*alike, strict=True)
+            index, labels, keep, probs = map(torch.cat, steps)
+            parts.append((index, labels, keep, *odds_of(doubts[0], probs, labels)))
+        index, labels, keep, odds, other, share = map(torch.cat, zip(*parts, strict=True))
+        self._waiting = []
         self._to(labels.device)
         record = self._samples
         for part in _apart(index):

@@ -263,26 +263,19 @@ class Evidence(nn.Module):
         """The probability that each given label is the true one: (batch, classes) -> (batch,)."""
         return self.judge(probs, labels).score
 
-    def odds(self, probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What Bayes' rule makes of probabilities as they are, without the network's habits.
+    @torch.no_grad()
+    def doubts(self) -> Tensor:
+        """(given, true) how likely the label is there for every time that it is there by right.
 
-        For putting labels in order: `right` is 0 for whatever falls below a habit, these numbers
-        still tell more from less. Who strays where is half what was voted, half even: where few
-        labels are wrong, it hangs on a few votes.
-
-        Returns:
-            (batch,) the logarithm of the odds that the label is right; the class that it should be
-            otherwise; and how likely that is among all others.
+        For `odds`. It is another tensor whenever the sums have changed. Who strays where is half
+        what was voted, half even: where few labels are wrong, it hangs on a few votes.
         """
-        probs = probs.detach().to(self.votes.dtype)
-        instead = self._doubts().index_select(0, labels) * probs
-        most, other = instead.max(dim=1)
-        wrong = instead.sum(dim=1)
-        limits = torch.finfo(probs.dtype)
-        given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        sure = -math.log(limits.eps)
-        odds = (given.clamp(min=limits.tiny) / wrong.clamp(min=limits.tiny)).log()
-        return odds.clamp(-sure, sure), other, most / wrong.clamp(min=limits.tiny)
+        if self._doubt is None:
+            stays, strays = self._stays_and_strays()
+            even = ((1 - stays).clamp(min=0) / max(1, self.num_classes - 1)).expand_as(strays)
+            mixed = (strays + even).fill_diagonal_(0) / 2 * self._believed(stays, strays)
+            self._doubt = mixed / stays.unsqueeze(1)
+        return self._doubt
 
     def transition(self) -> Tensor:
         """(classes, classes) P(given = column, true = row), as far as it is known."""
@@ -391,16 +384,6 @@ class Evidence(nn.Module):
         """(classes,) 1 for a class that keeps more of its labels than it loses to any other one."""
         return (stays > strays.amax(dim=0)).to(stays.dtype)
 
-    @torch.no_grad()
-    def _doubts(self) -> Tensor:
-        """(given, true) how likely the label is there for every time that it is there by right."""
-        if self._doubt is None:
-            stays, strays = self._stays_and_strays()
-            even = ((1 - stays).clamp(min=0) / max(1, self.num_classes - 1)).expand_as(strays)
-            mixed = (strays + even).fill_diagonal_(0) / 2 * self._believed(stays, strays)
-            self._doubt = mixed / stays.unsqueeze(1)
-        return self._doubt
-
     def _bars(self) -> Tensor:
         """(classes,) from which probability on a prediction is sure: their mean so far."""
         count, total, _ = self.taken.unbind(dim=1)
@@ -427,6 +410,32 @@ class Evidence(nn.Module):
     def _lateness(self, step: int) -> float:
         """The weight of a step in all sums, before they are divided by that of the last."""
         return step * (step + 1)
+
+
+def odds(doubts: Tensor, probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What Bayes' rule makes of probabilities as they are, without the network's habits.
+
+    For putting labels in order: `right` is 0 for whatever falls below a habit, these numbers still
+    tell more from less.
+
+    Args:
+        doubts: (given, true) of `Evidence.doubts`.
+        probs: (batch, classes) probabilities.
+        labels: (batch,) labels as given.
+
+    Returns:
+        (batch,) the logarithm of the odds that the label is right; the class that it should be
+        otherwise; and how likely that is among all others.
+    """
+    probs = probs.detach().to(doubts.dtype)
+    instead = doubts.index_select(0, labels).mul_(probs)
+    most, other = instead.max(dim=1)
+    wrong = instead.sum(dim=1)
+    limits = torch.finfo(probs.dtype)
+    given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
+    sure = -math.log(limits.eps)
+    found = (given.clamp(min=limits.tiny) / wrong.clamp(min=limits.tiny)).log()
+    return found.clamp(-sure, sure), other, most / wrong.clamp(min=limits.tiny)
 
 
 def _looks(others: Tensor, probs: Tensor, labels: Tensor) -> Sequence[Tensor]:
