@@ -54,7 +54,8 @@ from labelnoise.nets.mlp import mlp
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.record.tally import Tally
-from labelnoise.rules.thresholds import batch_thresholds, reaches, select
+from labelnoise.rules.statistics import reaches
+from labelnoise.rules.thresholds import batch_thresholds, select
 
 TRIALS, BATCH, CLASSES, LR, KAPPA = 5, 128, 10, 2e-4, 1.0
 FEW, ALIKE = 3, 1e-4  # steps after which weights are compared, and how far rounding may go

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelnoise import Evidence
-from labelnoise.rules.evidence import most_probable
 from labelnoise.rules.evidence import odds as odds_of
+from labelnoise.rules.statistics import most_probable
 from labelnoise.rules.verdict import Verdict
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -444,7 +444,7 @@ def test_what_is_judged_and_taken_in_by_pieces_is_what_it_is_at_once(
     """In the middle too, with a state that was put away and taken out again."""
     batches = random_batches(60, 50, classes) + random_batches(3, 7, classes)
     whole = after(batches, classes)
-    monkeypatch.setattr("labelnoise.rules.evidence.CHUNK", 3 * classes)
+    monkeypatch.setattr("labelnoise.rules.statistics.CHUNK", 6 * classes)
     monkeypatch.setattr("labelnoise.rules.evidence.LARGE", 10 * classes)
     pieces = after(batches[:61], classes)
     restored = Evidence(classes)

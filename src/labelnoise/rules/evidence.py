@@ -45,17 +45,15 @@ from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
-from labelnoise.rules.thresholds import CHUNK, reaches, slack
+from labelnoise.rules.statistics import FEW, in_pieces, most_probable, reaches, slack, sums_by
 from labelnoise.rules.verdict import Verdict
 
 # At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
 TOGETHER = 32
-FEW = 32  # classes up to which a small product of matrices is faster than going row by row
 LARGE = 1 << 16  # probabilities of a mini-batch from which on they do not wait, but what is in them
 LIMITS = torch.finfo(torch.float32)
 ALMOST = 1 + LIMITS.eps
 LEAST = LIMITS.tiny / LIMITS.eps
-BLOCK = 64  # classes among which the largest probability is looked for at a time
 
 
 class Sums(NamedTuple):
@@ -202,7 +200,7 @@ class Evidence(nn.Module):
         """
         habits, bars = self._habits_to_be(), self._bars()
         classes, found = self.num_classes, []
-        for piece in torch.split(probs, max(1, CHUNK // classes)):
+        for piece in in_pieces(probs, classes):
             wide = piece.to(right.dtype)
             largest, predicted = most_probable(wide)
             sure = reaches(largest, bars.index_select(0, predicted)).to(right.dtype)
@@ -233,9 +231,9 @@ class Evidence(nn.Module):
         high, wrong = high.to(right.dtype), 1 - right
         one, low, high_wrong = torch.ones_like(right), 1 - high, wrong * high
         votes = sure.new_zeros(classes * classes).index_add_(0, labels * classes + predicted, sure)
-        taken = _columns(predicted, classes, one, largest, sure)
-        rights = _columns(labels, classes, right, high, high_wrong, low, wrong * low)
-        apart = _columns(place, together * classes, one, wrong, wrong * wrong)
+        taken = sums_by(predicted, classes, one, largest, sure)
+        rights = sums_by(labels, classes, right, high, high_wrong, low, wrong * low)
+        apart = sums_by(place, together * classes, one, wrong, wrong * wrong)
         habits = self._habits_to_be()[:classes]
         for each in (votes, habits, taken, rights, apart):
             dist.total(each)
@@ -443,52 +441,14 @@ def _looks(others: Tensor, probs: Tensor, labels: Tensor) -> Sequence[Tensor]:
     classes = probs.shape[1]
     if others.shape[1] == 3:
         found = probs.new_empty(len(probs), 3, 1)  # asked for, autocast leaves the product alone
-        if probs.numel() <= CHUNK // 2:
-            torch.bmm(others.index_select(0, labels), probs.unsqueeze(2), out=found)
-        else:
-            rooms = zip(*(_few(each, classes) for each in (probs, labels, found)), strict=True)
-            for p, y, room in rooms:
-                torch.bmm(others.index_select(0, y), p.unsqueeze(2), out=room)
+        pieces = zip(*(in_pieces(each, classes) for each in (probs, labels, found)), strict=True)
+        for p, y, room in pieces:
+            torch.bmm(others.index_select(0, y), p.unsqueeze(2), out=room)
         return found.squeeze(2).unbind(dim=1)
-    parts = zip(_few(probs, classes), _few(labels, classes), strict=True)
+    parts = zip(in_pieces(probs, classes), in_pieces(labels, classes), strict=True)
     sums = [others.index_select(0, y).mul_(p.unsqueeze(1)).sum(dim=2) for p, y in parts]
     given = probs.gather(1, labels.unsqueeze(1)).squeeze(1)
     return *torch.cat(sums).unbind(dim=1), given
-
-
-def _few(values: Tensor, classes: int) -> Sequence[Tensor]:
-    """The values, so many at a time that what is made of them stays in the cache."""
-    rows = max(1, CHUNK // 2 // classes)
-    return torch.split(values, rows) if len(values) > rows else (values,)
-
-
-def most_probable(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """(batch,) the largest probability, and the first class that has it.
-
-    torch.max looks at one after the other when it must say which one it was.
-    """
-    classes = probs.shape[1]
-    if classes <= FEW:
-        largest, predicted = probs.max(dim=1)
-        return largest, predicted
-    if classes < 4 * BLOCK:
-        largest = probs.amax(dim=1, keepdim=True)
-        found = torch.ge(probs, largest, out=torch.empty_like(probs))  # 1 where it is, else 0
-        found.mul_(torch.arange(classes, 0, -1, dtype=probs.dtype, device=probs.device))
-        return largest.squeeze(1), (classes - found.amax(dim=1)).long().clamp_(max=classes - 1)
-    whole = classes // BLOCK * BLOCK
-    blocks = torch.unflatten(probs[:, :whole], 1, (-1, BLOCK)).amax(dim=2)
-    if whole < classes:
-        blocks = torch.cat([blocks, probs[:, whole:].amax(dim=1, keepdim=True)], dim=1)
-    largest, block = blocks.max(dim=1)
-    inside = torch.arange(BLOCK, device=probs.device)
-    place = torch.add(inside, block.unsqueeze(1), alpha=BLOCK).clamp_(max=classes - 1)
-    return largest, block.mul_(BLOCK).add_(probs.gather(1, place).argmax(dim=1))
-
-
-def _columns(index: Tensor, size: int, *columns: Tensor) -> Tensor:
-    """(size, columns) the sums of each column, by index."""
-    return torch.stack([each.new_zeros(size).index_add_(0, index, each) for each in columns], dim=1)
 
 
 def _on(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from labelnoise import dist
 from labelnoise.errors import LabelNoiseError
-from labelnoise.rules.evidence import most_probable
-from labelnoise.rules.thresholds import CHUNK, midpoint_thresholds, select
+from labelnoise.rules.statistics import in_pieces, most_probable
+from labelnoise.rules.thresholds import midpoint_thresholds, select
 from labelnoise.rules.verdict import Verdict
 
 HALF = 0.5
@@ -65,8 +65,8 @@ class Posterior(nn.Module):
         """The probability that each given label is right; 0 before the first epoch has ended."""
         stays, by_given = self._looked_up()
         own = probs.gather(1, labels.unsqueeze(1)).squeeze(1) * stays.index_select(0, labels)
-        rows = max(1, CHUNK // probs.shape[1])  # at a time, so that no copy of probs comes up
-        parts = zip(torch.split(probs, rows), torch.split(labels, rows), strict=True)
+        classes = probs.shape[1]
+        parts = zip(in_pieces(probs, classes), in_pieces(labels, classes), strict=True)
         given = [by_given.index_select(0, y).mul_(p).sum(dim=1) for p, y in parts]
         right: Tensor = own / torch.cat(given).clamp_(min=torch.finfo(own.dtype).tiny)
         return right
@@ -74,9 +74,7 @@ class Posterior(nn.Module):
     @torch.no_grad()
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Add the votes of a mini-batch; of all processes, where several train together."""
-        found = [
-            most_probable(each) for each in torch.split(probs, max(1, CHUNK // probs.shape[1]))
-        ]
+        found = [most_probable(each) for each in in_pieces(probs, probs.shape[1])]
         largest, predicted = (torch.cat(each) for each in zip(*found, strict=True))
         sure = largest >= verdict.notes["thresholds"].index_select(0, predicted)
         alone = dist.world() == 1

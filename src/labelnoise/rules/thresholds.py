@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 
 from labelnoise.errors import LabelNoiseError, unknown
+from labelnoise.rules.statistics import halves, moments, reaches, rounding
 from labelnoise.rules.verdict import Verdict
 
-TOLERANCE = 8  # units in the last place, relative to the value compared with
 SMALL = 4096  # probabilities in a batch from which on many simple passes beat a clever one
-CHUNK = 1 << 17  # of them at a time, so that what is made of them stays in the cache
-ROWS = 256  # that are added up one after the other: few, so that rounding cannot pile up
 
 
 def batch_thresholds(probs: Tensor, labels: Tensor, kappa: float) -> Tensor:
@@ -35,10 +33,10 @@ def batch_thresholds(probs: Tensor, labels: Tensor, kappa: float) -> Tensor:
     if probs.numel() < SMALL:
         deviation, mean = torch.std_mean(probs, dim=0)
         return mean.add_(deviation, alpha=kappa)
-    mean, variance = _moments(probs)
+    mean, variance = moments(probs)
     deviation = variance.mul_(size / (size - 1)).sqrt_()
     # Equal probabilities have no deviation but that of the rounding of their sums.
-    alike = deviation <= mean * _rounding(probs)
+    alike = deviation <= mean * rounding(probs)
     return torch.where(alike, probs[0], mean.add_(deviation, alpha=kappa))
 
 
@@ -72,7 +70,7 @@ def midpoint_thresholds(probs: Tensor, labels: Tensor) -> Tensor:
         high = probs * upper
         highs, lows = high.sum(dim=0), torch.sub(probs, high, out=high).sum(dim=0)
         return highs.div_(above).lerp_(lows.div_(below), 0.5).masked_fill_(below == 0, 0)
-    total, above, raised, bar = _halves(probs)
+    total, above, raised, bar = halves(probs)
     below = size - above
     highs = raised.addcmul_(below, bar, value=-1)
     lows = total.sub_(highs)
@@ -80,92 +78,6 @@ def midpoint_thresholds(probs: Tensor, labels: Tensor) -> Tensor:
     both = above * below
     middle = highs.mul_(below).addcmul_(lows, above).div_(both.clamp(min=1).mul_(2))
     return middle.mul_(both > 0).to(probs.dtype)
-
-
-def _halves(probs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(classes,) sums, how many lie above the mean, sums of what was raised to it, and the mean.
-
-    The mean is less what rounding may have done. What a piece needs stays in the cache.
-    """
-    size, classes = probs.shape
-    if probs.numel() <= CHUNK:
-        total = probs.sum(dim=0, dtype=torch.float64)
-        bar = total.div(size * slack(probs)).to(probs.dtype)
-        high = torch.maximum(probs, bar)
-        raised = high.sum(dim=0, dtype=torch.float64)
-        return total, high.gt_(bar).sum(dim=0), raised, bar
-    pieces = _pieces(probs)
-    # A product with ones reads memory in its order, which torch.sum over rows does not.
-    ones = probs.new_ones(ROWS)
-    total = _added_up([_sum_of_rows(piece, ones) for piece in pieces], classes)
-    bar = (total / (size * (1 + _rounding(probs)))).to(probs.dtype)
-    room = torch.empty_like(pieces[0])
-    bars = bar.repeat(room.shape[1] // classes)
-    sums, counts = [], []
-    for piece in pieces:
-        if piece.shape != room.shape:
-            room, bars = torch.empty_like(piece), bar.repeat(piece.shape[1] // classes)
-        sums.append(torch.maximum(piece, bars, out=room).sum(dim=0))
-        counts.append(room.gt_(bars).sum(dim=0))  # in place: booleans take much longer to count
-    return total, _added_up(counts, classes), _added_up(sums, classes), bar
-
-
-def _pieces(probs: Tensor) -> list[Tensor]:
-    """The batch in pieces of few rows: (rows, several samples times classes).
-
-    Where classes are few, several samples make a row, so that a sum of rows is one of long vectors.
-    """
-    size, classes = probs.shape
-    if size <= ROWS and size * classes <= 4 * CHUNK:
-        return [probs]
-    probs, side, rows = probs.contiguous(), 1, ROWS
-    while size > ROWS * side and 2 * side * classes * ROWS <= CHUNK:
-        side *= 2
-    while rows > ROWS // 8 and rows * side * classes > CHUNK:
-        rows //= 2
-    whole = size // side * side
-    wide = torch.split(probs[:whole].view(-1, side * classes), rows)
-    return [*wide, *torch.split(probs[whole:], rows)] if whole < size else list(wide)
-
-
-def _sum_of_rows(piece: Tensor, ones: Tensor) -> Tensor:
-    """With room of its own, so that autocast leaves the product alone."""
-    return torch.mv(piece.T, ones[: len(piece)], out=piece.new_empty(piece.shape[1]))
-
-
-def _rounding(probs: Tensor) -> float:
-    """How far a sum of rows one after the other may be off."""
-    return ROWS / 4 * torch.finfo(probs.dtype).eps
-
-
-def _added_up(sums: list[Tensor], classes: int) -> Tensor:
-    """(classes,) in float64, from sums over the rows of pieces."""
-    return torch.cat(sums).view(-1, classes).sum(dim=0, dtype=torch.float64)
-
-
-def _moments(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """(classes,) means and population variances."""
-    if not probs.is_cpu:
-        variance, mean = torch.var_mean(probs, dim=0, correction=0)
-        return mean, variance
-    # The statistics of batch normalisation go along the rows; torch.var goes along the columns, and
-    # takes up to twenty times as long.
-    size, classes = probs.shape
-    pieces = _pieces(probs)
-    found = [torch.batch_norm_update_stats(piece, None, None, 0.0) for piece in pieces]
-    if len(found) == 1:
-        means, variances = (each.view(-1, classes) for each in found[0])
-        if len(means) == 1:
-            return means[0], variances[0]
-    else:
-        means, variances = (torch.cat(each).view(-1, classes) for each in zip(*found, strict=True))
-    if len({len(piece) for piece in pieces}) == 1:
-        mean = means.mean(dim=0)
-        return mean, means.sub_(mean).square_().add_(variances).mean(dim=0)
-    rows = [len(piece) for piece in pieces for _ in range(piece.shape[1] // classes)]
-    share = torch.tensor(rows, dtype=means.dtype).div_(size).unsqueeze(1)
-    mean = (means * share).sum(dim=0)
-    return mean, means.sub_(mean).square_().add_(variances).mul_(share).sum(dim=0)
 
 
 class Threshold(NamedTuple):
@@ -269,18 +181,3 @@ def _long(labels: Tensor) -> Tensor:
 def _wide(dtype: torch.dtype) -> torch.dtype:
     """The precision of statistics on such probabilities."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def reaches(value: Tensor, bar: Tensor) -> Tensor:
-    """Whether a value that is not negative is at least `bar`, up to what rounding may have done."""
-    return value * slack(value) >= bar
-
-
-def slack(value: Tensor) -> float:
-    """By which factor a value may be too small by rounding alone."""
-    return _slack(value.dtype)
-
-
-@cache
-def _slack(dtype: torch.dtype) -> float:
-    return 1 + TOLERANCE * torch.finfo(dtype).eps
