@@ -7,7 +7,8 @@ the gradient of inputs. In a small network, what it takes to leave them out cost
 
 `"full"` takes all samples backward, `"selected"` those that count, `"auto"` what is cheaper, by the
 products of the network and the fraction that counted in the last steps. With batch norm, some of
-the others go backward, too, and the gradient is the same on average (`labelnoise.skipping`).
+the others go backward, too (`labelnoise.skipping`); with more than a few of these layers, `"auto"`
+takes all.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
-from labelnoise.skipping import Skipping
+from labelnoise.skipping import STANDING_FOR, Skipping
 
 BACKWARD = ("auto", "full", "selected")
 GLANCE = 16  # steps with all samples between two looks at how many of them count
-OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs,
-WORTH = 0.7  # at least; beyond this fraction, copying the rows that count takes what they save
+OVERHEAD = 2e7  # floating point operations that take as long as what leaving samples out costs, at
+# least; and once more for every batch norm
+WORTH = 0.7  # beyond this fraction that goes backward, copying it takes what is saved
+SHALLOW = 8  # batch norms; with more, chance in the gradient multiplies, and nobody has measured it
 
 
 def check_backward(backward: str) -> None:
@@ -135,8 +138,14 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
         return 0.0
     probe = inputs[:2]
     with learner.untouched(), torch.enable_grad(), FlopCounterMode(display=False) as counter:
-        logits = learner.logits(probe)
+        with Skipping(len(probe), checked=True) as skipping:
+            logits = learner.logits(probe)
         forward = counter.get_total_flops()
         learner.gradient(logits.sum())
     backward = (counter.get_total_flops() - forward) * len(inputs) / len(probe)
-    return min(WORTH, float(1 - OVERHEAD / backward)) if backward else 0.0
+    if not backward or skipping.norms > SHALLOW:
+        return 0.0
+    worth = min(WORTH, float(1 - OVERHEAD * (1 + skipping.norms) / backward))
+    if skipping.norms:  # and a share of the others goes backward, too
+        worth = (worth - 1 / STANDING_FOR) / (1 - 1 / STANDING_FOR)
+    return max(0.0, worth)

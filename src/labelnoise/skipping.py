@@ -6,9 +6,9 @@ of the other samples alone, once these are known. Everything else is done as eve
 
 In batch norm samples meet: through the mean and the deviation, a sample that counts has a gradient
 for those that do not. There some of these go backward, too, and stand for all of them: the gradient
-is that of all samples on average over mini-batches (docs/results/speed.md). No other layer may mix
-samples; that gradients are 0 where they should be is checked until it was so once for mini-batches
-of that size.
+differs by chance from that of all samples, the more the deeper the network is (what it does to
+accuracy: docs/results/speed.md). No other layer may mix samples; that gradients are 0 where they
+should be is checked until it was so once for mini-batches of that size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
-STANDING_FOR = 6  # samples that do not count, by one of them, in batch norm
+STANDING_FOR = 6  # samples that do not count, at most, by one of them, in batch norm
+STANDING = 16  # of them at least, where there are so many
 
 
 class Skipping(TorchFunctionMode):
@@ -37,13 +38,14 @@ class Skipping(TorchFunctionMode):
             to be counted again by every layer.
         asked: Whether a layer has asked for them.
         mixed: Whether a sample was found that counts although it should not.
-        normalised: Whether samples have met in batch norm.
+        norms: In how many batch norms samples have met.
     """
 
     def __init__(self, samples: int, *, checked: bool) -> None:
         super().__init__()
         self.rows: Tensor | None = None
-        self.asked = self.mixed = self.normalised = False
+        self.asked = self.mixed = False
+        self.norms = 0
         self._samples, self._checked = samples, checked
         self._counting = samples
 
@@ -51,9 +53,9 @@ class Skipping(TorchFunctionMode):
         """Say, before the backward pass, which samples (batch,) have a weight; at least one."""
         self.rows = counts.nonzero().squeeze(1)
         self._counting = len(self.rows)
-        if self.normalised:  # mini-batches are in random order: every sixth is a random draw
+        if self.norms:
             others = counts.logical_not().nonzero().squeeze(1)
-            self.rows = torch.cat([self.rows, others[::STANDING_FOR]])
+            self.rows = torch.cat([self.rows, others[:: _one_in(len(others))]])
 
     def shares(self) -> list[tuple[slice, float]]:
         """Parts of `rows`, with how many samples each of them stands for."""
@@ -96,6 +98,11 @@ class Skipping(TorchFunctionMode):
         if bool(gradient.index_fill(0, self.rows, 0).any()):
             self.mixed, self.rows = True, None
         return self.rows
+
+
+def _one_in(others: int) -> int:
+    """Which part of those left out stands for all; mini-batches are in random order."""
+    return max(1, min(STANDING_FOR, others // STANDING))
 
 
 def rows_of(values: Tensor, rows: Tensor) -> Tensor:
@@ -214,12 +221,13 @@ class _Norm(Function):
         if rows is not None:
             gradient, inputs = rows_of(gradient, rows), rows_of(inputs, rows)
             wanted = (False, True, True)
+        weight = torch.ones_like(mean) if weight is None else weight
         back, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
             *(gradient, inputs, weight, None, None, mean, inverse, True, ctx.eps), wanted
         )
         if rows is not None and ctx.needs_input_grad[1]:
             # What all samples owe to mean and deviation; a drawn one owes it for those it is for.
-            scale = inverse if weight is None else weight * inverse
+            scale = weight * inverse
             slope = -scale * inverse * of_weight * len(mean) / whole.numel()
             level = -scale * of_bias * len(mean) / whole.numel() - slope * mean
             scale, slope, level = (
@@ -279,7 +287,7 @@ def _norm(
         return functional.batch_norm(
             inputs, running_mean, running_var, weight, bias, training, momentum, eps
         )
-    skipping.normalised = True
+    skipping.norms += inputs.requires_grad
     made: Tensor = _Norm.apply(  # type: ignore[no-untyped-call]
         skipping, inputs, weight, bias, running_mean, running_var, momentum, eps
     )

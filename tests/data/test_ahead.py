@@ -6,8 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import active_children
+from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -112,36 +116,108 @@ def test_ctrl_c_ends_everything_in_silence() -> None:
 
 
 RESTLESS = """
-import os
+import multiprocessing, sys
 from multiprocessing import active_children
 from labelnoise.data.ahead import ahead
+if __name__ == "__main__":
+    if sys.argv[1] != "fork":
+        multiprocessing.set_start_method(sys.argv[1])
+    print("ready", flush=True)
+    for _ in range(int(sys.argv[2])):
+        try:
+            while True:
+                list(ahead(abs, 2, 2))
+        except KeyboardInterrupt:
+            print("interrupted", len(active_children()), flush=True)
+"""
+
+BESIDE = """
+import threading, time
+from labelnoise.data.ahead import ahead
+def work():
+    for _ in range(60):
+        list(ahead(abs, 2, 2))
+    print("done", flush=True)
+beside = threading.Thread(target=work)
+beside.start()
 print("ready", flush=True)
-for _ in range(20):
+while beside.is_alive():
     try:
-        while True:
-            list(ahead(abs, 2, 2))
+        time.sleep(0.01)
     except KeyboardInterrupt:
-        print("interrupted", len(active_children()), flush=True)
+        print("interrupted", flush=True)
+"""
+
+STUBBORN = """
+import time
+from labelnoise.data.ahead import ahead
+def slow(number):
+    time.sleep(0 if number == 0 else 60)
+try:
+    for _ in ahead(slow, 10, 2):
+        print("ready", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
 """
 
 
-def test_ctrl_c_while_workers_start_and_end() -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-c", RESTLESS],
+@contextmanager
+def started(program: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """A program that has said that it is ready; it is gone afterwards, whatever happens."""
+    with subprocess.Popen(
+        [sys.executable, str(program), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == "ready\n"
-    limit = threading.Timer(60, running.kill)
-    limit.start()
-    for moment in range(20):
-        time.sleep(0.05 + 0.003 * moment)
+    ) as running:
+        limit = threading.Timer(100, os.killpg, (running.pid, signal.SIGKILL))
+        limit.start()
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "ready\n"
+            yield running, running.stdout
+        finally:
+            limit.cancel()
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("start", "times"), [("fork", 20), ("spawn", 4)])
+def test_ctrl_c_while_workers_start_and_end(tmp_path: Path, start: str, times: int) -> None:
+    program = tmp_path / "restless.py"
+    program.write_text(RESTLESS)
+    with started(program, start, str(times)) as (running, output):
+        for moment in range(times):
+            time.sleep(0.05 + 0.003 * moment)
+            os.killpg(running.pid, signal.SIGINT)
+            assert output.readline() == "interrupted 0\n"
+        _, errors = running.communicate(timeout=30)
+        assert errors == ""
+        assert running.returncode == 0
+
+
+def test_ctrl_c_spares_the_workers_of_another_thread(tmp_path: Path) -> None:
+    program = tmp_path / "beside.py"
+    program.write_text(BESIDE)
+    with started(program) as (running, output):
+        for _ in range(5):
+            time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGINT)
+            assert output.readline() == "interrupted\n"
+        rest, errors = running.communicate(timeout=60)
+        assert rest == "done\n"
+        assert errors == ""
+
+
+def test_a_second_ctrl_c_does_not_wait_for_workers(tmp_path: Path) -> None:
+    program = tmp_path / "stubborn.py"
+    program.write_text(STUBBORN)
+    with started(program) as (running, output):
+        time.sleep(0.5)  # until it waits for the second result
         os.killpg(running.pid, signal.SIGINT)
-        assert running.stdout.readline() == "interrupted 0\n"
-    _, errors = running.communicate(timeout=30)
-    limit.cancel()
-    assert errors == ""
-    assert running.returncode == 0
+        time.sleep(0.5)  # until it waits for the workers' end
+        begin = time.monotonic()
+        os.killpg(running.pid, signal.SIGINT)
+        assert output.readline() == "interrupted\n"
+        assert time.monotonic() - begin < 4  # the first waits for 5 seconds, for every worker

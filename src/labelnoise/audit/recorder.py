@@ -9,7 +9,6 @@ visit is chance, a habit is not.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -60,6 +59,7 @@ class Recorder:
         self._places: dict[Hashable, int] | None = {} if samples is None else None
         self._samples = _room(FIRST if samples is None else samples)
         self._waiting: list[tuple[Tensor, ...]] = []
+        self._doubts = torch.empty(0)  # the rule's, for what waits
 
     def update(self, logits: Any, labels: Any, sample_ids: Any) -> None:
         """Take in one step of a training.
@@ -93,8 +93,12 @@ class Recorder:
         """
         if keep is None:
             keep = self._judged(probs, labels)
-        self._waiting.append((index, labels, keep, probs.detach(), self._rule(probs).doubts()))
-        if len(self._waiting) == TOGETHER or probs.numel() >= LARGE:
+        doubts = self._rule(probs).doubts()
+        if doubts is not self._doubts:
+            self._note()  # what waits belongs to the table before
+            self._doubts = doubts
+        self._waiting.append((index, labels, keep, probs.detach()))
+        if len(self._waiting) >= TOGETHER or probs.numel() >= LARGE:
             self._note()
 
     def issues(self) -> Findings:
@@ -161,13 +165,9 @@ class Recorder:
         """Add what waits to the record, visit by visit."""
         if not self._waiting:
             return
-        parts = []
-        for _, alike in groupby(self._waiting, key=lambda step: id(step[-1])):
-            *steps, doubts = zip(*alike, strict=True)
-            index, labels, keep, probs = map(torch.cat, steps)
-            parts.append((index, labels, keep, *odds_of(doubts[0], probs, labels)))
-        index, labels, keep, odds, other, share = map(torch.cat, zip(*parts, strict=True))
-        self._waiting = []
+        waiting, self._waiting = zip(*self._waiting, strict=True), []
+        index, labels, keep, probs = map(torch.cat, waiting)
+        odds, other, share = odds_of(self._doubts, probs, labels)
         self._to(labels.device)
         record = self._samples
         for part in _apart(index):

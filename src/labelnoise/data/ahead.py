@@ -9,8 +9,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -41,7 +43,7 @@ def ahead(
         return
     results: Any = None
     try:
-        with _whole(), warnings.catch_warnings():
+        with _put_off(), _hidden(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of more workers than cores, of fork beside threads
             loader: DataLoader[Result] = DataLoader(
                 _Numbered(work, count),
@@ -58,7 +60,10 @@ def ahead(
             yield next(results)
     finally:
         # It would do so when it is deleted, but the traceback of an error keeps it.
-        with _whole():
+        again = isinstance(
+            sys.exception(), KeyboardInterrupt
+        )  # who presses once more is in a hurry
+        with nullcontext() if again else _put_off():
             if results is not None:
                 results._shutdown_workers()
                 del results  # here, where nothing can happen to what it leaves behind
@@ -96,22 +101,48 @@ def _as_it_is(result: Result) -> Result:
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
-    """Put Ctrl-C off: half the workers started, or half of them ended, are nobody's to end.
+def _put_off() -> Iterator[None]:
+    """Have Ctrl-C wait: half the workers started, or half of them ended, are nobody's to end.
 
-    Workers begin as copies of a process that does so, and then ignore it for good.
+    A second one does not wait. Only the main thread is ever interrupted.
     """
-    if threading.current_thread() is not threading.main_thread():  # others are never interrupted
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or not callable(before):  # it is ignored, or not Python's to handle
         yield
         return
     pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        if len(pressed) > 1:
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-        if pressed:
+        signal.signal(signal.SIGINT, before)
+        if len(pressed) == 1:
             signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _hidden() -> Iterator[None]:
+    """Have workers begin without Ctrl-C, which reaches all processes of a terminal.
+
+    As soon as they can they ignore it themselves. Not on Windows, where nothing is passed on.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    if _context() is None:
+        resource_tracker.ensure_running()  # which shows it again when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_interrupts_to_the_parent(worker: int) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 17  # probabilities at a time, so that what is made of them stays in the cache
+CHUNK = 1 << 17  # probabilities at a time, at most: what is made of them stays in the cache
 ROWS = 256  # that are added up one after the other: few, so that rounding cannot pile up
 FEW = 32  # classes up to which what is good for many does not pay
 TOLERANCE = 8  # units in the last place, relative to the value compared with
