@@ -76,10 +76,7 @@ class Passes:
             weight: (batch,) how much each sample counts in it, or which ones do.
         """
         if self._skipping is not None:
-            count = int(weight.count_nonzero())
-            self._note(count / len(weight))
-            if 0 < count < len(weight):
-                self._skipping.leave_out(weight)
+            self._note(self._skipping.leave_out(weight) / len(weight))
         elif self._may_select() and self._steps % GLANCE == 0:
             self._note(int(weight.count_nonzero()) / len(weight))
         self._learner.descend(loss)

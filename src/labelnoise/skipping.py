@@ -49,13 +49,21 @@ class Skipping(TorchFunctionMode):
         self._samples, self._checked = samples, checked
         self._counting = samples
 
-    def leave_out(self, counts: Tensor) -> None:
-        """Say, before the backward pass, which samples (batch,) have a weight; at least one."""
-        self.rows = counts.nonzero().squeeze(1)
-        self._counting = len(self.rows)
-        if self.norms:
-            others = counts.logical_not().nonzero().squeeze(1)
-            self.rows = torch.cat([self.rows, others[:: _one_in(len(others))]])
+    def leave_out(self, weight: Tensor) -> int:
+        """Leave out of the backward pass the samples without a weight (batch,).
+
+        Where none or all have one, all go backward.
+
+        Returns:
+            How many have one.
+        """
+        counting = weight.nonzero().squeeze(1)
+        if 0 < len(counting) < len(weight):
+            self.rows, self._counting = counting, len(counting)
+            if self.norms:
+                others = weight.logical_not().nonzero().squeeze(1)
+                self.rows = torch.cat([counting, others[:: _one_in(len(others))]])
+        return len(counting)
 
     def shares(self) -> list[tuple[slice, float]]:
         """Parts of `rows`, with how many samples each of them stands for."""
