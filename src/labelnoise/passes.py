@@ -122,7 +122,7 @@ class Passes:
             self._checked.append(samples)
 
     def _note(self, fraction: float) -> None:
-        self.fraction = (self.fraction + fraction) / 2
+        self.fraction = (self.fraction + fraction) / 2 if self._steps else fraction
 
 
 def break_even(learner: Learner, inputs: Tensor) -> float:
