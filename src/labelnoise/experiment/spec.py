@@ -32,6 +32,10 @@ from labelnoise.learner import OPTIMISERS, SCHEDULES, Recipe
 from labelnoise.method import Method
 from labelnoise.methods import method_named
 
+LATER = (  # fields of a training that came after there were runs
+    *("crop", "weights", "milestones", "decay", "classes_per_batch"),
+    *("accumulate", "precision", "processes", "scope"),
+)
 LONGEST = 80  # letters of a data set's name, with its changes, in the name of a directory
 
 Setting = bool | int | float | str | None
@@ -50,6 +54,16 @@ class Training(BaseModel):
     schedule: Literal[tuple(SCHEDULES)]  # type: ignore[valid-type]
     scale: Literal[tuple(SCALES)]  # type: ignore[valid-type]
     augment: bool
+    # What came later; at these values it is no part of a run's identity.
+    crop: PositiveInt | None = None  # side of the square that a network sees of a larger image
+    weights: str | None = None  # a file of pre-trained weights to begin with
+    milestones: tuple[PositiveInt, ...] = ()  # epochs after which a "steps" schedule lowers lr
+    decay: PositiveFloat = 0.1  # what it multiplies lr by
+    classes_per_batch: PositiveInt | None = None  # draw each mini-batch from so few classes
+    accumulate: PositiveInt = 1  # mini-batches that make one update
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    processes: PositiveInt = 1  # that train together, each with mini-batches of its own
+    scope: Literal["global", "local"] = "global"  # of statistics over those mini-batches
 
     def recipe(self) -> Recipe:
         """The part that a learner needs."""
@@ -96,9 +110,13 @@ class Spec(BaseModel):
 
     def identity(self) -> str:
         """A directory's name: what a person looks for, then a hash of everything."""
-        # Runs from before there were whole ones keep their names.
-        since = None if self.whole else {"whole"}
-        text = json.dumps(self.model_dump(mode="json", exclude=since), sort_keys=True)
+        # Runs from before there were whole ones, or these fields of a training, keep their names.
+        content = self.model_dump(mode="json", exclude=None if self.whole else {"whole"})
+        fields = Training.model_fields
+        for name in LATER:
+            if getattr(self.training, name) == fields[name].default:
+                del content["training"][name]
+        text = json.dumps(content, sort_keys=True)
         short = hashlib.sha256(text.encode()).hexdigest()[:10]
         base = base_of(self.dataset)
         data = f"{Path(base).stem}{self.dataset.removeprefix(base)}"[:LONGEST]
