@@ -25,6 +25,7 @@ EVERYTHING_BELOW = TRAINING | {"methods", "noise", "data", "nets", "metrics", "r
 
 MAY_IMPORT: dict[str, set[str]] = {
     **{leaf: {"errors"} for leaf in LEAVES},
+    "losses": {"errors", "dist"},
     "problem": {"batch", "errors"},
     "learner": {"batch", "problem", "errors", "dist"},
     "passes": {"learner", "skipping", "errors"},

@@ -20,7 +20,6 @@ from labelnoise.data.train import Augment, Train
 from labelnoise.engine import Held
 from labelnoise.learner import Recipe
 from labelnoise.methods import METHODS
-from labelnoise.record.journal import Journal
 from labelnoise.record.run import Row
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import stream
@@ -99,7 +98,7 @@ class Toy:
             validation=Held(self.inputs[::5], self.labels[::5]),
             test=Held(*blobs(200, "test")),
             truth=self.truth,
-            journal=cast(Journal, journal),
+            journal=cast(Shared, journal),
         )
 
     def batch(self, rows: Tensor, labels: Tensor | None = None, views: int = 1) -> Batch:

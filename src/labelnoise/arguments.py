@@ -13,6 +13,8 @@ from labelnoise import __version__
 from labelnoise.errors import LabelNoiseError, unknown
 
 CATALOGUES = ("methods", "experiments", "datasets", "nets", "noises", "presets")
+PRECISIONS = ("float32", "bfloat16", "float16")
+SCOPES = ("global", "local")
 TOOLS = ("cleanlab", "fiftyone", "label-studio", "csv")
 NOISE_HELP = "wrong labels to plant, such as symmetric:0.5 ('labelnoise list noises')"
 
@@ -166,7 +168,9 @@ def _add_train(train: _Parser) -> None:
         "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
     )
     train.add_argument("--epochs", type=int, help="default: the preset's")
-    train.add_argument("--batch-size", type=int, help="default: the preset's, 128")
+    train.add_argument(
+        "--batch-size", type=int, help="of each process under torchrun (default: the preset's, 128)"
+    )
     train.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
     train.add_argument("--data-seed", type=int, default=0, help="split and noise (default: 0)")
     train.add_argument(
@@ -188,6 +192,17 @@ def _add_train(train: _Parser) -> None:
     )
     train.add_argument(
         "--tensorboard", action="store_true", help="also log for TensorBoard, in the run's folder"
+    )
+    large = train.add_argument_group("of large trainings")
+    large.add_argument(
+        "--accumulate", type=_positive, metavar="N", help="mini-batches that make one update"
+    )
+    large.add_argument("--precision", choices=PRECISIONS, help="default: float32")
+    large.add_argument(
+        "--scope",
+        choices=SCOPES,
+        help="statistics of the mini-batches of all processes under torchrun, or of each its own "
+        "(default: global)",
     )
     _add_device(train)
     _add_json(train)

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from labelnoise.record.run import Run
 
 SPINS = "1000"
+FAILED = 1  # by an error that nobody foresaw
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 WIDEST = 20  # classes; a larger matrix is for --json
+LARGE = ("accumulate", "precision", "scope")  # fields of a training with options of their own
+GROUPED = ("train",)  # commands that several processes may run together
 DEMO_EPOCHS = 200  # the paper's number, and enough for cross-entropy to memorise wrong labels
 
 
@@ -42,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         options = parse(words)
-        status = COMMANDS[options.name](options)
+        with _group(options):
+            status = COMMANDS[options.name](options)
     except LabelNoiseError as error:
         if "--debug" in words:
             raise
@@ -56,13 +60,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--debug" in words:
             raise
         what = " ".join(str(error).split()) or "no message"
-        return _complain(f"{type(error).__name__}: {what} (--debug shows where)", 1)
+        return _complain(f"{type(error).__name__}: {what} (--debug shows where)", FAILED)
     return status or 0
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"labelnoise: {message}", file=sys.stderr)
+    if not _silent() or status == FAILED:
+        print(f"labelnoise: {message}", file=sys.stderr)
     return status
+
+
+def _silent() -> bool:
+    """Whether this is one of several processes, and not the first, which speaks for all."""
+    return os.environ.get("RANK", "0") != "0" and os.environ.get("WORLD_SIZE", "1") != "1"
+
+
+@contextlib.contextmanager
+def _group(options: Namespace) -> Iterator[None]:
+    """Where the processes that torchrun started work together; one alone needs no torch for it."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        yield
+        return
+    if options.name not in GROUPED:
+        raise LabelNoiseError(
+            f"{options.name!r} runs in one process: start it without torchrun, which is for "
+            f"{' and '.join(GROUPED)}"
+        )
+    from labelnoise import dist
+    from labelnoise.experiment.run import device_named
+
+    with dist.group(device_named(options.device).type):
+        yield
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -106,6 +134,8 @@ def _audit(options: Namespace) -> None:
 
 def _train(options: Namespace) -> None:
     run = _train_with_progress(options)
+    if _silent():
+        return
     if options.json:
         print(json.dumps(run.summary()))
         return
@@ -402,8 +432,8 @@ def _train_with_progress(options: Namespace) -> Any:
     use_all_cores()
     keep_memory()
     progress = Progress()
-    watchers: list[Any] = [progress]
-    if options.tensorboard:
+    watchers: list[Any] = [] if _silent() else [progress]
+    if options.tensorboard and not _silent():
         from labelnoise.adapters.tensorboard import TensorBoard
 
         watchers.append(TensorBoard(options.out))
@@ -428,7 +458,7 @@ def _train_with_progress(options: Namespace) -> Any:
             preset=options.preset,
             epochs=options.epochs,
             batch_size=options.batch_size,
-            changes=dict(options.set or []),
+            changes={**dict(options.set or []), **_asked(options, *LARGE)},
             trace=options.trace_epochs,
             seed=options.seed,
             data_seed=options.data_seed,
@@ -437,9 +467,15 @@ def _train_with_progress(options: Namespace) -> Any:
             device=options.device,
             watch=watch,
         )
-    if not progress.begun:
+    if not progress.begun and not _silent():
         print(f"already finished, shown from {run.path}", file=sys.stderr)
     return run
+
+
+def _asked(options: Namespace, *names: str) -> dict[str, Any]:
+    """The options that were given, by name."""
+    given = {name: getattr(options, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _columns(options: Namespace) -> Columns:
@@ -475,7 +511,8 @@ def _warnings_on_one_line() -> Iterator[None]:
     import warnings
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"labelnoise: warning: {message}", file=sys.stderr)
+        if not _silent():
+            print(f"labelnoise: warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", UserWarning)

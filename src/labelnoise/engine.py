@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean as mean
 from time import perf_counter
@@ -12,6 +12,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.data.scale import Scaling
 from labelnoise.data.stored import Inputs, walk
 from labelnoise.data.train import Train
@@ -19,8 +20,8 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.method import Method
 from labelnoise.metrics.accuracy import accuracy, balanced_accuracy
 from labelnoise.problem import Problem
-from labelnoise.record.journal import Journal
 from labelnoise.record.run import Row
+from labelnoise.record.shared import Shared
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import derive
 
@@ -47,7 +48,8 @@ def fit(
     test: Held | None = None,
     truth: Tensor | None = None,
     trace: Collection[int] = (),
-    journal: Journal | None = None,
+    scope: str = "global",
+    journal: Shared | None = None,
     watch: Callable[[Row], None] | None = None,
 ) -> tuple[list[Row], Tally]:
     """Train `method` and record every epoch.
@@ -61,6 +63,8 @@ def fit(
         test: Labels that are right; nothing is chosen by it. Without, its numbers are `None`.
         truth: True labels of the training set, for precision and recall alone.
         trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
+        scope: Whether processes that train together share the statistics of their mini-batches
+            (`"global"`), or their gradients alone (`"local"`).
         journal: Where rows and state are kept; training goes on from what it holds.
         watch: Called with every new row.
 
@@ -73,9 +77,13 @@ def fit(
     with flushing_denormals(), own_chance(train):
         for number in range(len(rows), epochs):
             begin = perf_counter()
-            seed_chance(derive(train.seed, "epoch", number), train)
-            for step in method.epoch(train, number):
-                tally.add(step)
+            apart = (train.rank,) if train.rank else ()
+            seed_chance(derive(train.seed, "epoch", number, *apart), train)
+            with nullcontext() if scope == "global" else dist.alone():
+                for step in method.epoch(train, number):
+                    tally.add(step)
+            for learner in method.learners():
+                learner.settle()
             # The one place where the host waits for the device.
             row = tally.row(truth, epoch=number + 1, trace=number + 1 in trace)
             trained = perf_counter()
@@ -98,9 +106,15 @@ def fit(
 
 
 def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scaling) -> Tensor:
-    """What `forward` makes of stored inputs, in order and in chunks: (rows, ...) -> (rows, ...)."""
+    """What `forward` makes of stored inputs, in order and in chunks: (rows, ...) -> (rows, ...).
+
+    Where several processes train together, each does its part, and all have the whole.
+    """
     size = EVALUATION_BATCH.get(inputs.device.type, LARGEST_BATCH)
-    return torch.cat([forward(scaling(chunk)) for chunk in walk(inputs, size)])
+    shared = 1 < dist.processes() <= len(inputs)
+    chunks = walk(inputs[dist.part(len(inputs))] if shared else inputs, size)
+    found = torch.cat([forward(scaling(chunk)) for chunk in chunks])
+    return dist.gathered(found) if shared else found
 
 
 def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list[float], Row]:
@@ -110,7 +124,8 @@ def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list
     losses, accuracies = [], []
     for opinion in method.opinions():
         scores = evaluate(opinion, held.inputs, scaling)
-        losses.append(float(method.validation_loss(scores, held.labels)))
+        with dist.alone():  # each process has all scores
+            losses.append(float(method.validation_loss(scores, held.labels)))
         accuracies.append(float(accuracy(scores.argmax(dim=1).cpu(), held.labels.cpu())))
     return losses, {"validation_loss": mean(losses), "validation_accuracy": mean(accuracies)}
 

@@ -1,9 +1,14 @@
-"""Learner: one network with its optimiser and schedule."""
+"""Learner: one network with its optimiser and schedule, its precision, and its peers elsewhere.
+
+Where several processes train together, each has the same network, and gradients are averaged by
+`DistributedDataParallel`; passes that it does not know of (a look ahead, forward-mode
+differentiation, evaluation) use the bare network, and are averaged here where they must be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +26,7 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
 )
 
+from labelnoise import dist
 from labelnoise.errors import unknown
 
 # The fused kernels update all parameters in one pass: about a fifth of an MLP's step is saved.
@@ -29,6 +35,8 @@ OPTIMISERS: dict[str, Callable[..., Optimizer]] = {
     "adamw": partial(AdamW, fused=True),
     "sgd": partial(SGD, momentum=0.9, fused=True),
 }
+
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 Schedule = LRScheduler | ReduceLROnPlateau
 
@@ -56,6 +64,8 @@ class Recipe:
     weight_decay: float = 0.0
     schedule: str = "plateau"
     epochs: int = 200
+    accumulate: int = 1
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         """Refuse names that do not exist."""
@@ -63,6 +73,8 @@ class Recipe:
             raise unknown("optimiser", self.optimiser, OPTIMISERS)
         if self.schedule not in SCHEDULES:
             raise unknown("schedule", self.schedule, SCHEDULES)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
 
 
 class Learner:
@@ -76,6 +88,15 @@ class Learner:
         )
         self.schedule = SCHEDULES[recipe.schedule](self.optimiser, recipe.epochs)
         self._forward_mode: bool | None = None  # whether all layers have one; not known yet
+        self._precision = PRECISIONS[recipe.precision]
+        # Gradients in half precision would underflow; bfloat16 has the range of float32.
+        scales = self._precision is torch.float16
+        self._scaler = torch.amp.GradScaler(self._device.type) if scales else None
+        self._accumulate = recipe.accumulate
+        self._pending = 0  # mini-batches that wait for an update
+        self._shares = torch.zeros(())  # how much they count
+        self._parallel: nn.Module | None = None
+        self._averaged = False  # the last pass forward is one whose gradients will be averaged
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Scores in training mode, with gradient: (batch, ...) -> (batch, classes)."""
@@ -107,41 +128,71 @@ class Learner:
 
     def aside(self, inputs: Tensor) -> Tensor:
         """`logits` that leave no trace: BatchNorm's running statistics do not move."""
-        buffers = self._buffers()
-        if not buffers:
-            return self.logits(inputs)
         self._switch(training=True)
-        logits: Tensor = functional_call(self.network, buffers, (inputs,))
-        return logits
+        with self._rounding():
+            logits: Tensor = functional_call(self.network, self._buffers(), (inputs,))
+        return self._wide(logits)
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
-        """Of `loss`, one tensor a parameter."""
-        return self._gradients(loss)
+        """Of `loss`, one tensor a parameter; the mean over all processes."""
+        return dist.mean(self._gradients(loss))
 
-    def descend(self, loss: Tensor) -> None:
-        """Make one step of the optimiser; no other network receives a gradient from `loss`."""
-        for parameter in self.parameters:  # what zero_grad does, without what it does around it
-            parameter.grad = None
+    def descend(self, loss: Tensor, share: Tensor | int = 1) -> None:
+        """Make one step of the optimiser; no other network receives a gradient from `loss`.
+
+        Where several mini-batches make one step, it is made with the last of them.
+
+        Args:
+            loss: The mean over the mini-batch.
+            share: How much the mini-batch counts among those of one step: its weights, or how many
+                samples it has.
+        """
+        if not self._pending:
+            for parameter in self.parameters:  # what zero_grad does, without what it does around it
+                parameter.grad = None
+        if self._accumulate > 1:
+            counts = dist.total(torch.as_tensor(share, dtype=loss.dtype, device=loss.device).sum())
+            loss, self._shares = loss * counts, self._shares.to(counts) + counts
+        if self._scaler is not None:
+            loss = self._scaler.scale(loss)
         loss.backward(inputs=self.parameters)  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self._pending += 1
+        if self._pending == self._accumulate:
+            self._update()
+
+    def settle(self) -> None:
+        """End an epoch: update with what is left over, agree on the statistics of batch norm."""
+        if self._pending:
+            self._averaged = False  # who waits for more has not been averaged
+            self._update()
+        if dist.processes() > 1:
+            buffers = [each for each in self.network.buffers() if each.is_floating_point()]
+            if buffers:
+                for own, agreed in zip(buffers, dist.mean(buffers), strict=True):
+                    own.copy_(agreed)
 
     def lookahead(self, loss: Tensor, lr: float) -> Callable[[Tensor], Tensor]:
         """The forward pass one differentiable SGD step ahead; the network itself stays as it is.
 
         Buffers are cloned, so that BatchNorm's running statistics do not move either.
         """
-        gradients = self._gradients(loss, create_graph=True)
+        gradients = dist.mean(self._gradients(loss, create_graph=True))
         ahead = {
             name: parameter - lr * gradient
             for (name, parameter), gradient in zip(self._trainable(), gradients, strict=True)
         }
         buffers = self._buffers()
-        return lambda inputs: functional_call(self.network, (ahead, buffers), (inputs,))
+
+        def forward(inputs: Tensor) -> Tensor:
+            with self._rounding():
+                return self._wide(functional_call(self.network, (ahead, buffers), (inputs,)))
+
+        return forward
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Where something may be tried out: neither buffers nor chance show it."""
-        before, device = self._buffers(), self.parameters[0].device
+        before, device = self._buffers(), self._device
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             try:
                 yield
@@ -171,11 +222,11 @@ class Learner:
             part.load_state_dict(state[name])
 
     def _parts(self) -> Iterable[tuple[str, Any]]:
-        return (
-            ("network", self.network),
-            ("optimiser", self.optimiser),
-            ("schedule", self.schedule),
-        )
+        yield "network", self.network
+        yield "optimiser", self.optimiser
+        yield "schedule", self.schedule
+        if self._scaler is not None:
+            yield "scaler", self._scaler
 
     def _has_forward_mode(self, inputs: Tensor, direction: Sequence[Tensor]) -> bool:
         """Whether every layer has one; tried once."""
@@ -188,12 +239,14 @@ class Learner:
 
     def _dual(self, inputs: Tensor, direction: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """`logits_along` by forward mode."""
-        with twice_differentiable(), forward_ad.dual_level():
+        self._averaged = False
+        with twice_differentiable(), self._rounding(), forward_ad.dual_level():
             duals = {
                 name: forward_ad.make_dual(parameter, along)  # type: ignore[no-untyped-call]
                 for (name, parameter), along in zip(self._trainable(), direction, strict=True)
             }
             out = functional_call(self.network, duals, (inputs,))
+            out = self._wide(out)
             logits, drift = forward_ad.unpack_dual(out)  # type: ignore[no-untyped-call]
         return logits, torch.zeros_like(logits) if drift is None else drift.detach()
 
@@ -223,5 +276,54 @@ class Learner:
 
     def _forward(self, inputs: Tensor, *, training: bool) -> Tensor:
         self._switch(training=training)
-        logits: Tensor = self.network(inputs)
-        return logits
+        network = self.network
+        if training and dist.processes() > 1:
+            network = self._among_processes(inputs)
+        with self._rounding():
+            logits: Tensor = network(inputs)
+        return self._wide(logits)
+
+    def _among_processes(self, inputs: Tensor) -> nn.Module:
+        """The network whose gradients are averaged while they are computed."""
+        if self._parallel is None:
+            self._parallel = dist.parallel(self.network, find_unused=self._has_unused(inputs))
+        # It would average the gradients of a mini-batch that is not the last of its step, too.
+        self._averaged = self._pending + 1 == self._accumulate
+        self._parallel.require_backward_grad_sync = self._averaged  # type: ignore[assignment]
+        return self._parallel
+
+    def _has_unused(self, inputs: Tensor) -> bool:
+        """Whether a parameter takes no part, such as a second head's; tried once."""
+        with self.untouched(), torch.enable_grad():
+            out = functional_call(self.network, self._buffers(), (inputs,))
+            found = torch.autograd.grad(out.sum(), self.parameters, allow_unused=True)
+        return any(each is None for each in found)
+
+    def _update(self) -> None:
+        """Make the step that the gradients are there for."""
+        if not self._averaged:
+            dist.average_gradients(self.parameters)
+        if self._accumulate > 1:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad /= self._shares.clamp(min=torch.finfo(self._shares.dtype).tiny)
+        if self._scaler is None:
+            self.optimiser.step()
+        else:
+            self._scaler.step(self.optimiser)
+            self._scaler.update()
+        self._pending, self._shares = 0, torch.zeros(())
+
+    @property
+    def _device(self) -> torch.device:
+        return self.parameters[0].device
+
+    def _rounding(self) -> AbstractContextManager[Any]:
+        """Where layers compute with fewer digits, if they are to."""
+        if self._precision is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._precision)
+
+    def _wide(self, logits: Tensor) -> Tensor:
+        """What is made of logits needs all digits that there are."""
+        return logits if self._precision is None else logits.float()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labelnoise.batch import Batch, Step
 from labelnoise.learner import Learner
-from labelnoise.losses import cross_entropy
+from labelnoise.losses import cross_entropy, mean
 from labelnoise.passes import Passes
 from labelnoise.problem import Problem
 
@@ -81,6 +81,11 @@ class Method:
             if name in state or not isinstance(part, Passes):  # older versions had no passes
                 _restore(part, state[name])
 
+    def own_state_dict(self) -> dict[str, Any]:
+        """What may differ between processes that train together: all but the networks."""
+        learners = [name for name, part in self._made().items() if isinstance(part, Learner)]
+        return {name: part for name, part in self.state_dict().items() if name not in learners}
+
     def _made(self) -> dict[str, Any]:
         """Attributes that are not hyper-parameters and that hold a state."""
         settings: list[str] = [field.name for field in fields(self)] if is_dataclass(self) else []
@@ -103,8 +108,8 @@ class LossMethod(Method):
         """Descend on the mean loss; every sample counts alike."""
         log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
         losses = self.losses(log_probs, batch.labels)
-        loss = losses.mean()
-        self.learner.descend(loss)
+        loss = mean(losses)
+        self.learner.descend(loss, len(losses))
         return Step(
             index=batch.index,
             weight=torch.ones_like(losses),

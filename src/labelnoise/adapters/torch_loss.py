@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from labelnoise import dist
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.losses import cross_entropy, weighted_mean
 from labelnoise.methods.bare import check_batch
 from labelnoise.rules import DEFAULT, check_rule, new_rule
-from labelnoise.rules.verdict import Rule, or_all
+from labelnoise.rules.verdict import Rule
 
 REDUCTIONS = ("mean", "sum", "none")
+SCOPES = ("global", "local")
 VOTES = "rule.votes"
 
 
@@ -37,6 +40,9 @@ class BARELoss(nn.Module):
             times its weight.
         samples: How many samples the training set has; `"evidence"` then counts all of them in the
             first pass, as `BARE` does. Without, it judges from the second batch on.
+        scope: Where several processes train one network (DistributedDataParallel), statistics and
+            the `"mean"` are those of all their mini-batches (`"global"`), or of each its own
+            (`"local"`, which sends nothing).
 
     Attributes:
         selected: (batch,) boolean, the labels of the last batch that were taken for right.
@@ -51,15 +57,19 @@ class BARELoss(nn.Module):
         threshold: str = DEFAULT,
         reduction: Literal["mean", "sum", "none"] = "mean",
         samples: int = 0,
+        scope: Literal["global", "local"] = "global",
     ) -> None:
         super().__init__()
         if reduction not in REDUCTIONS:
             raise unknown("reduction", reduction, REDUCTIONS)
+        if scope not in SCOPES:
+            raise unknown("scope", scope, SCOPES)
         check_rule(threshold, kappa)
         self.kappa = kappa
         self.threshold = threshold
         self.reduction = reduction
         self.samples = samples
+        self.scope = scope
         self.rule: Rule | None = None
         self.selected: Tensor | None = None
         self.score: Tensor | None = None
@@ -77,15 +87,19 @@ class BARELoss(nn.Module):
         rule = self._begin(logits.shape[1], logits.device)
         log_probs = logits.log_softmax(dim=1)
         probs = log_probs.detach().exp()
-        verdict = rule.judge(probs, labels)
         # Many loops put the network into evaluation mode alone: there is no gradient then either.
-        if self.training and torch.is_grad_enabled():
-            rule.remember(probs, labels.clone(), verdict)  # the loop may change its own
-        self.score, self.weight = verdict.score, or_all(verdict.weight)
-        self.selected = verdict.keep | ~verdict.weight.any()
-        losses = cross_entropy(log_probs, labels)
-        if self.reduction == "mean":
-            return weighted_mean(losses, self.weight)
+        # And they may evaluate in one process while the others wait: that one asks nobody.
+        learns = self.training and torch.is_grad_enabled()
+        with nullcontext() if learns and self.scope == "global" else dist.alone():
+            verdict = rule.judge(probs, labels)
+            if learns:
+                rule.remember(probs, labels.clone(), verdict)  # the loop may change its own
+            empty = dist.nowhere(verdict.weight)
+            self.score, self.weight = verdict.score, verdict.weight + empty
+            self.selected = verdict.keep | empty
+            losses = cross_entropy(log_probs, labels)
+            if self.reduction == "mean":
+                return weighted_mean(losses, self.weight)
         losses = losses * self.weight.to(losses.dtype)
         return losses.sum() if self.reduction == "sum" else losses
 
@@ -93,7 +107,7 @@ class BARELoss(nn.Module):
         """What `print` shows."""
         return (
             f"kappa={self.kappa}, threshold={self.threshold!r}, reduction={self.reduction!r}, "
-            f"samples={self.samples}"
+            f"samples={self.samples}, scope={self.scope!r}"
         )
 
     def _begin(self, classes: int, device: torch.device) -> Rule:

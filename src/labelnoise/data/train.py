@@ -28,6 +28,9 @@ class Train:
         batch_size: Rows of a batch; the last one of an epoch may be smaller.
         seed: Gives the order and the augmentations of every epoch.
         augment: Changes a batch of stored inputs at random, or nothing.
+        rank: Which of the processes that train together this one is, from 0.
+        world: How many they are; `batch_size` is that of each, and each has its part of every
+            mini-batch of all.
     """
 
     inputs: Inputs
@@ -36,6 +39,8 @@ class Train:
     batch_size: int
     seed: int
     augment: Augment | None = None
+    rank: int = 0
+    world: int = 1
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -49,8 +54,8 @@ class Train:
         """
         rows = torch.arange(len(self)) if rows is None else rows.cpu()
         order = rows[torch.randperm(len(rows), generator=stream(self.seed, "order", number))]
-        chance = stream(self.seed, "augment", number)
-        chunks = _chunks(order.to(self.labels.device), self.batch_size)
+        chance = stream(self.seed, "augment", number, *self._apart())
+        chunks = self._own(_chunks(order.to(self.labels.device), self.batch_size, self.world))
         fetched = fetch(self.inputs, chunks)
         for count, (index, stored) in enumerate(zip(chunks, fetched, strict=True)):
             yield Batch(
@@ -61,8 +66,18 @@ class Train:
             )
 
     def forever(self, batch_size: int) -> Forever:
-        """Batches without end, of `batch_size` rows or of all if there are fewer."""
-        return Forever(replace(self, batch_size=min(batch_size, len(self))))
+        """Batches without end, of `batch_size` rows or of all if there are fewer.
+
+        Where several processes train together, they share each of these.
+        """
+        rows = min(batch_size, len(self))
+        return Forever(replace(self, batch_size=-(-rows // self.world)))
+
+    def whole(self) -> Batch:
+        """All rows as one batch, in order, without augmentation; of several processes, its part."""
+        (index,) = self._own([torch.arange(len(self), device=self.labels.device)])
+        stored = next(iter(fetch(self.inputs, [index])))
+        return Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
 
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
         """All rows in order, without augmentation."""
@@ -70,6 +85,16 @@ class Train:
         chunks = torch.split(every, batch_size or self.batch_size)
         for index, stored in zip(chunks, fetch(self.inputs, chunks), strict=True):
             yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
+
+    def _own(self, chunks: list[Tensor]) -> list[Tensor]:
+        """This process's part of every chunk."""
+        if self.world == 1:
+            return chunks
+        return [chunk.tensor_split(self.world)[self.rank] for chunk in chunks]
+
+    def _apart(self) -> tuple[int, ...]:
+        """What tells the chance of this process from that of the others."""
+        return (self.rank,) if self.rank else ()
 
     def _view(self, stored: Tensor, chance: torch.Generator) -> Tensor:
         return self.scaling(stored if self.augment is None else self.augment(stored, chance))
@@ -80,7 +105,7 @@ class Forever:
 
     def __init__(self, part: Train) -> None:
         self._part = part
-        self._steps = len(_chunks(torch.arange(len(part)), part.batch_size))
+        self._steps = len(_chunks(torch.arange(len(part)), part.batch_size, part.world))
         self._walk: Iterator[Batch] = iter(())
         self._kept: Batch | None = None
         self.load_state_dict({"drawn": 0})
@@ -101,7 +126,7 @@ class Forever:
         """All rows; if they are one batch that chance does not change, it is made once and kept."""
         if self._steps > 1 or self._part.augment is not None:
             return self._part.batches(number)
-        self._kept = self._kept or next(self._part.scan(len(self._part)))
+        self._kept = self._kept or self._part.whole()
         return iter((self._kept,))
 
     def state_dict(self) -> dict[str, int]:
@@ -115,12 +140,13 @@ class Forever:
         self._walk = islice(self._part.batches(number), position, None)
 
 
-def _chunks(order: Tensor, size: int) -> list[Tensor]:
-    """`order` in pieces of `size`; a last piece of one row joins the piece before.
+def _chunks(order: Tensor, size: int, world: int = 1) -> list[Tensor]:
+    """`order` in pieces of `size` for each of `world` processes.
 
-    A single row has neither a deviation (BARE) nor a variance (batch norm).
+    A last piece in which one of them has no more than one row joins the piece before: a single row
+    has neither a deviation (BARE) nor a variance (batch norm).
     """
-    chunks = list(torch.split(order, size))
-    if len(chunks) > 1 and len(chunks[-1]) == 1 < size:
+    chunks = list(torch.split(order, size * world))
+    if len(chunks) > 1 and len(chunks[-1]) < 2 * world and size > 1:
         chunks[-2:] = [torch.cat(chunks[-2:])]
     return chunks

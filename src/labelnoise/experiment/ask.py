@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from labelnoise import dist
 from labelnoise.data.columns import Columns
 from labelnoise.experiment.spec import Spec, expand
 from labelnoise.experiment.supply import rate_source, trusted_source
@@ -58,6 +59,7 @@ class Ask:
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "noise_rate": None if by_word else rate,
+            "processes": dist.processes() if dist.processes() > 1 else None,
         }
         return expand(
             dataset=dataset,

@@ -38,9 +38,11 @@ def estimator(spec: Spec, rows: int) -> Spec:
         "seed": spec.seed,
         "data_seed": spec.data_seed,
     }
-    batch_size = expand(**asked).training.batch_size
+    processes = spec.training.processes
+    batch_size = expand(**asked).training.batch_size * processes
     epochs = enough_epochs(rows, batch_size, least=EPOCHS)
-    return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
+    changes = {"schedule": "constant", "epochs": epochs, "processes": processes}
+    return expand(**asked, changes=changes)
 
 
 def enough_epochs(rows: int, batch_size: int, least: int, steps: int = STEPS) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labelnoise import nets
+from labelnoise import dist, nets
 from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
@@ -31,8 +31,8 @@ from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
 from labelnoise.method import Method
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
-from labelnoise.record.journal import Journal
 from labelnoise.record.run import HEADER, Row, Run, finished
+from labelnoise.record.shared import Shared
 from labelnoise.seeds import stream
 
 Watch = Callable[[Spec, Row | None], None]
@@ -126,8 +126,8 @@ def fulfil(
     dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
     spec = specify(ask, dataset)
     path = Path(out) / spec.identity()
-    if finished(path):
-        return Run(path)
+    if done := _finished(path):
+        return done
     division = undivided if spec.whole else divide
     parts = division(dataset, parse(ask.noise), ask.data_seed)
     return train_on(spec, Workplace(dataset, parts, place, Path(out), watch))
@@ -201,6 +201,8 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
         batch_size=spec.training.batch_size,
         seed=spec.seed,
         augment=crop_and_flip if spec.training.augment else None,
+        rank=dist.rank(),
+        world=dist.processes(),
     )
     supply = trusted_set(spec.trusted, dataset, parts.validation, spec.data_seed)
     problem = Problem(
@@ -215,9 +217,9 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
     told = spec.settings.get("noise_rate")
     header["noise_rate"] = problem.noise_rate if told is None else told
     header["trusted_rows"] = supply.rows
-    with Journal(path, header, patience) as journal:
-        if finished(path):  # by another process, while this one waited or read
-            return Run(path)
+    with Shared(path, header, patience) as journal:
+        if done := _finished(path):  # by another process, while this one waited or read
+            return done
         if watch is not None:
             watch(spec, None)
         _, tally = fit(
@@ -229,6 +231,7 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
             test=_held(parts.test.inputs, parts.test.labels, device),
             truth=None if parts.train.truth is None else parts.train.truth.to(device),
             trace=spec.trace,
+            scope=spec.training.scope,
             journal=journal,
             watch=None if watch is None else partial(watch, spec),
         )
@@ -249,21 +252,36 @@ def _noise_rate(spec: Spec, place: Workplace) -> float | None:
         if part.truth is None:
             raise LabelNoiseError("the true noise rate is not known: pass --noise-rate R or auto")
         return float((part.given != part.truth).double().mean())
-    if (path / HEADER).exists():  # estimated when the run began
-        begun: float = Run(path).header["noise_rate"]
+    begun = dist.from_first(lambda: _told_before(path))
+    if begun is not None:
         return begun
     short = estimator(spec, len(part.given))
     # Runs that need the same estimate at the same time wait for the first of them.
     folder = place.out / short.identity()
-    found = Run(folder) if finished(folder) else train_on(short, place, patience=-1)
-    return estimated_rate(found)
+    found = _finished(folder) or train_on(short, place, patience=-1)
+    return dist.from_first(lambda: estimated_rate(found))
+
+
+def _finished(path: Path) -> Run | None:
+    """The run in a folder, if it is finished; the first process looks for all."""
+    return dist.from_first(lambda: Run(path) if finished(path) else None)
+
+
+def _told_before(path: Path) -> float | None:
+    """The rate that was estimated when the run began, if it did."""
+    if not (path / HEADER).exists():
+        return None
+    rate: float = Run(path).header["noise_rate"]
+    return rate
 
 
 def device_named(name: str) -> torch.device:
     """The device called `name`; `auto` is the best there is."""
     if name == "auto":
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+        name = "cuda" if cuda else "mps" if mps and not dist.started() else "cpu"
+    if name == "cuda" and dist.started():  # one GPU for each process of a machine
+        name = f"cuda:{dist.local_rank()}"
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:

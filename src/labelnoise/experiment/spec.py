@@ -67,7 +67,15 @@ class Training(BaseModel):
 
     def recipe(self) -> Recipe:
         """The part that a learner needs."""
-        return Recipe(self.optimiser, self.lr, self.weight_decay, self.schedule, epochs=self.epochs)
+        return Recipe(
+            optimiser=self.optimiser,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            schedule=self.schedule,
+            epochs=self.epochs,
+            accumulate=self.accumulate,
+            precision=self.precision,
+        )
 
 
 class Spec(BaseModel):

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.losses import cross_entropy, weighted_mean
@@ -80,7 +81,8 @@ class BARE(Method):
         probs = log_probs.detach().exp()
         verdict = self.rule.judge(probs, batch.labels)
         self.rule.remember(probs, batch.labels, verdict)
-        weight, keep, empty = verdict.weight, verdict.keep, ~verdict.weight.any()
+        weight, keep = verdict.weight, verdict.keep
+        empty = dist.nowhere(weight)
         if self.empty == "all":
             weight, keep = weight + empty, keep | empty
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
@@ -121,7 +123,9 @@ def bare_select(
     check_batch(probs, labels, "probs")
     if not bool(((probs >= 0) & (probs <= 1 + 1e-2)).all()):
         raise LabelNoiseError("probs must lie in [0, 1]: apply softmax to logits first")
-    return select(probs, labels, thresholds(probs, labels, kappa=kappa, threshold=threshold))
+    with dist.alone():
+        bars = thresholds(probs, labels, kappa=kappa, threshold=threshold)
+    return select(probs, labels, bars)
 
 
 def check_batch(scores: Tensor, labels: Tensor, name: str) -> None:

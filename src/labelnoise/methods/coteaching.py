@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range
 from labelnoise.losses import cross_entropy, weighted_mean
@@ -106,4 +108,5 @@ class CoTeaching(Method):
     def choose(self, time: float, log_probs: Pair, losses: Pair) -> Pair:
         """The mask that each of the two networks hands to the other one."""
         forget = forget_rate(self.rate, time, self.ramp, self.exponent)
-        return small_loss(losses[0], forget), small_loss(losses[1], forget)
+        keep = partial(small_loss, forget=forget)
+        return dist.across(keep, losses[0]), dist.across(keep, losses[1])

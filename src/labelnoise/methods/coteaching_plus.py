@@ -21,10 +21,12 @@ updates of the run; later the loss is 0, and an optimiser with momentum coasts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, unknown
 from labelnoise.methods.coteaching import CoTeaching, Pair, forget_rate
@@ -105,8 +107,9 @@ class CoTeachingPlus(CoTeaching):
             return every, every
         forget = forget_rate(self.rate, time, self.ramp, self.exponent)
         disagree = log_probs[0].argmax(dim=1) != log_probs[1].argmax(dim=1)
-        agreed = ~disagree.any() & (self.steps < self.agree_steps)
+        agreed = dist.nowhere(disagree) & (self.steps < self.agree_steps)
+        keep = partial(small_loss_within, forget=forget)
         return (
-            small_loss_within(losses[0], disagree, forget) | agreed,
-            small_loss_within(losses[1], disagree, forget) | agreed,
+            dist.across(keep, losses[0], disagree) | agreed,
+            dist.across(keep, losses[1], disagree) | agreed,
         )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least, noise_rate_lies_in_range, unknown
 from labelnoise.losses import weighted_mean
@@ -139,8 +140,11 @@ class CurriculumLoss(Method):
     def _keep(self, time: float, log_probs: Tensor, labels: Tensor) -> Tensor:
         if time < self.burn_in:
             return torch.ones_like(labels, dtype=torch.bool)
-        wrong = (margins(log_probs, labels) < 0).sum()
-        budget = BUDGETS[self.budget](1 - self.rate, len(labels), wrong)
         losses = SELECT_ON[self.select_on](log_probs, labels)
         # A sum over the batch: half precision would run out of digits.
-        return select(losses.to(torch.promote_types(losses.dtype, torch.float32)), budget)
+        losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
+        return dist.across(self._choose, losses, margins(log_probs, labels) < 0)
+
+    def _choose(self, losses: Tensor, wrong: Tensor) -> Tensor:
+        budget = BUDGETS[self.budget](1 - self.rate, len(losses), wrong.sum())
+        return select(losses, budget)

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least
 from labelnoise.learner import twice_differentiable
-from labelnoise.losses import cross_entropy
+from labelnoise.losses import cross_entropy, mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
 
@@ -81,22 +82,22 @@ class MetaNet(Method):
         with twice_differentiable():
             log_probs = self.learner.logits(batch.inputs).log_softmax(dim=1)
         losses = cross_entropy(log_probs, batch.labels)
-        virtual_loss = (self._weights(losses) * losses).mean()
+        virtual_loss = mean(self._weights(losses) * losses)
         inner_lr = self.learner.lr if self.inner_lr is None else self.inner_lr
         ahead = self.learner.lookahead(virtual_loss, inner_lr)
 
         trusted = next(self.trusted)
         ahead_log_probs = ahead(trusted.inputs).log_softmax(dim=1)
-        trusted_loss = cross_entropy(ahead_log_probs, trusted.labels).mean()
+        trusted_loss = mean(cross_entropy(ahead_log_probs, trusted.labels))
         self.weight_optimiser.zero_grad()
-        trusted_loss.backward(  # type: ignore[no-untyped-call]
-            inputs=list(self.weight_net.parameters())
-        )
+        parameters = list(self.weight_net.parameters())
+        trusted_loss.backward(inputs=parameters)  # type: ignore[no-untyped-call]
+        dist.average_gradients(parameters)
         self.weight_optimiser.step()
 
         weight = self._weights(losses).detach()
-        loss = (weight * losses).mean()
-        self.learner.descend(loss)
+        loss = mean(weight * losses)
+        self.learner.descend(loss, len(losses))
         return Step(
             index=batch.index,
             weight=weight,

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Batch, Step
 from labelnoise.errors import at_least
-from labelnoise.losses import cross_entropy, weighted_mean
+from labelnoise.losses import cross_entropy, mean, weighted_mean
 from labelnoise.method import Method
 from labelnoise.problem import Problem
 
@@ -64,17 +65,17 @@ class MetaRen(Method):
         """Descend on the losses under weights max(0, <grad l_i, grad L_trusted>)."""
         trusted = next(self.trusted)
         logits = self.learner.aside(trusted.inputs)
-        trusted_loss = cross_entropy(logits.log_softmax(dim=1), trusted.labels).mean()
+        trusted_loss = mean(cross_entropy(logits.log_softmax(dim=1), trusted.labels))
         direction = self.learner.gradient(trusted_loss)
 
         logits, drift = self.learner.logits_along(batch.inputs, direction)
         log_probs = logits.log_softmax(dim=1)
         weight = slopes(log_probs.detach(), batch.labels, drift).clamp(min=0)
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
-        self.learner.descend(loss)
+        self.learner.descend(loss, weight)
         return Step(
             index=batch.index,
-            weight=weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny),
+            weight=weight / dist.total(weight.sum()).clamp(min=torch.finfo(weight.dtype).tiny),
             loss=loss.detach(),
             probs=log_probs.detach().exp(),
         )

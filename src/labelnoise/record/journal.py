@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,23 +89,32 @@ class Journal:
 
     def restore(self, method: Stateful, tally: Stateful) -> list[Row]:
         """Put both back to the last finished epoch; its rows, or none for a new run."""
+        rows, state = self.stored(method, tally)
+        if state is not None:
+            method.load_state_dict(state["method"])
+            tally.load_state_dict(state["tally"])
+        return rows
+
+    def stored(self, method: Stateful, tally: Stateful) -> tuple[list[Row], dict[str, Any] | None]:
+        """The rows so far and the checkpoint behind them, which a new run has not."""
         self._need_room(method, tally)
         if not (self.path / CHECKPOINT).exists():
             (self.path / EPOCHS).unlink(missing_ok=True)
-            return []
+            return [], None
         state = load_checkpoint(self.path / CHECKPOINT)
-        rows = self._mended_rows(parsed(state["row"], self.path / CHECKPOINT))
-        method.load_state_dict(state["method"])
-        tally.load_state_dict(state["tally"])
-        return rows
+        return self._mended_rows(parsed(state["row"], self.path / CHECKPOINT)), state
 
-    def commit(self, row: Row, method: Stateful, tally: Stateful) -> None:
-        """Finish an epoch."""
-        state = {
+    def commit(
+        self, row: Row, method: Stateful, tally: Stateful, others: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """Finish an epoch; `others` is what other processes need to go on, besides the method."""
+        state: dict[str, Any] = {
             "row": json.dumps(row),
             "method": method.state_dict(),
             "tally": tally.state_dict(),
         }
+        if others:
+            state["others"] = list(others)
         # By way of memory, because torch.save hides a full disk behind an error of its own.
         packed = io.BytesIO()
         torch.save(state, packed)

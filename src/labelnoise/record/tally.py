@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.batch import Step
 from labelnoise.errors import LabelNoiseError
 from labelnoise.metrics.selection import label_precision, label_recall, selected_fraction
@@ -53,13 +54,16 @@ class Tally:
             LabelNoiseError: The loss of a step was NaN or infinite.
         """
         self._flush()
+        # The loss of a step is the mean over the processes that made it together.
+        (losses,) = dist.mean([torch.stack(self._losses)])
+        counts = dist.total(torch.stack(self._counts))
         # By way of the host: an Apple GPU has no float64.
-        losses = torch.stack(self._losses).cpu().double()
-        counts = torch.stack(self._counts).cpu().double()
+        losses, counts = losses.cpu().double(), counts.cpu().double()
         self._check(losses, epoch)
+        index, chosen = self._take_in()
         # Of the whole training set: a method may leave rows out of its batches, or draw some twice.
         selected = torch.zeros_like(self.labels, dtype=torch.bool)
-        selected[torch.cat(self._index)[torch.cat(self._selected)]] = True
+        selected[index[chosen]] = True
         selected = selected.cpu()
         row: dict[str, Any] = {
             "epoch": epoch,
@@ -67,7 +71,7 @@ class Tally:
             "label_precision": None,
             "label_recall": None,
             "selected_fraction": _plain(selected_fraction(selected)),
-            "weight_mean": _plain(counts.sum() / sum(map(len, self._index))),
+            "weight_mean": _plain(counts.sum() / len(index)),
         }
         if truth is not None:
             right = (self.labels == truth).cpu()
@@ -91,6 +95,7 @@ class Tally:
         self._waiting = 0
         self._index: list[Tensor] = []
         self._selected: list[Tensor] = []
+        self._told: list[tuple[Tensor, Tensor, Tensor]] = []
         self._losses: list[Tensor] = []
         self._counts: list[Tensor] = []
         self._thresholds: list[Tensor] = []
@@ -111,18 +116,29 @@ class Tally:
         self._thresholds += [s.notes["thresholds"] for s in steps if "thresholds" in s.notes]
         self._empty += [s.notes["empty"] for s in steps if "empty" in s.notes]
         self._rates += [s.notes["noise_rate"] for s in steps if "noise_rate" in s.notes]
-        self.samples["seen"].index_add_(0, index, torch.ones_like(index))
-        self.samples["selected"].index_add_(0, index, selected.to(index.dtype))
         told = [(step.index, step.probs) for step in steps if step.probs is not None]
         if told:
-            rows, probs = zip(*told, strict=True)
-            self._add_probs(torch.cat(rows), torch.cat(probs))
+            rows, probs = (torch.cat(each) for each in zip(*told, strict=True))
+            given = probs.gather(1, self.labels[rows].unsqueeze(1)).squeeze(1).float()
+            self._told.append((rows, given, probs.argmax(dim=1)))
 
-    def _add_probs(self, index: Tensor, probs: Tensor) -> None:
-        given = probs.gather(1, self.labels[index].unsqueeze(1)).squeeze(1).float()
-        self.samples["probability_last"][index] = given
-        self.samples["probability_sum"].index_add_(0, index, given)
-        self.samples["predicted"][index] = probs.argmax(dim=1)
+    def _take_in(self) -> tuple[Tensor, Tensor]:
+        """Add the epoch to the record of the samples, those of other processes too.
+
+        Returns:
+            The rows that were seen, and which of them were selected.
+        """
+        index = dist.gathered(torch.cat(self._index))
+        selected = dist.gathered(torch.cat(self._selected))
+        self.samples["seen"].index_add_(0, index, torch.ones_like(index))
+        self.samples["selected"].index_add_(0, index, selected.to(index.dtype))
+        if self._told:
+            told = (dist.gathered(torch.cat(each)) for each in zip(*self._told, strict=True))
+            rows, given, predicted = told
+            self.samples["probability_last"][rows] = given
+            self.samples["probability_sum"].index_add_(0, rows, given)
+            self.samples["predicted"][rows] = predicted
+        return index, selected
 
     def _check(self, losses: Tensor, epoch: int) -> None:
         bad = (~torch.isfinite(losses)).nonzero()

@@ -322,8 +322,13 @@ class Evidence(nn.Module):
     def _by_right(self, right: Tensor, labels: Tensor) -> Tensor:
         """By how much of `right` each label counts: less where its class looks good just now."""
         tables = self._look_up()
-        total = tables.standing.mean.index_add(0, labels, right)
-        count = tables.one.index_add(0, labels, self._ones(right))
+        if dist.world() > 1:
+            here = dist.total(sums_by(labels, self.num_classes, right, self._ones(right)))
+            total = tables.standing.mean + here[:, 0]
+            count = tables.one + here[:, 1]
+        else:
+            total = tables.standing.mean.index_add(0, labels, right)
+            count = tables.one.index_add(0, labels, self._ones(right))
         by_class = total.div_(count).pow_(tables.power).mul_(tables.soft)
         return by_class.index_select(0, labels)
 

@@ -2,6 +2,9 @@
 
 A label is kept if its probability reaches what the mini-batch asks for in its class. The published
 ones are `"batch"` and `"class"`; `"midpoint"` is ours and has no kappa.
+
+Where several processes train together the mini-batch is that of all of them: a few sums a class are
+exchanged, never probabilities.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from labelnoise import dist
 from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.rules.statistics import halves, moments, reaches, rounding
 from labelnoise.rules.verdict import Verdict
@@ -27,6 +31,8 @@ def batch_thresholds(probs: Tensor, labels: Tensor, kappa: float) -> Tensor:
 
     A batch of one has no unbiased deviation: its thresholds are NaN, which nothing reaches.
     """
+    if dist.world() > 1:
+        return _joined_batch_thresholds(probs, kappa)
     size = len(probs)
     if size < 2:
         return probs.new_full(probs.shape[1:], math.nan)
@@ -47,13 +53,13 @@ def class_thresholds(probs: Tensor, labels: Tensor, kappa: float) -> Tensor:
     """
     given = _given(probs, labels)
     zeros = probs.new_zeros(probs.shape[1])
-    size = zeros.index_add(0, labels, torch.ones_like(given))
+    size = dist.total(zeros.index_add(0, labels, torch.ones_like(given)))
     # From the class's largest value on: sums of equal numbers, one by one, would drift.
-    largest = zeros.scatter_reduce(0, labels, given, "amax")
+    largest = dist.largest(zeros.scatter_reduce(0, labels, given, "amax"))
     offset = given - largest.index_select(0, labels)
-    mean = zeros.index_add(0, labels, offset).div_(size)
+    mean = dist.total(zeros.index_add(0, labels, offset)).div_(size)
     squares = offset.sub_(mean.index_select(0, labels)).square_()
-    deviation = zeros.index_add_(0, labels, squares).div_(size).sqrt_()
+    deviation = dist.total(zeros.index_add_(0, labels, squares)).div_(size).sqrt_()
     return mean.add_(largest).add_(deviation, alpha=kappa)
 
 
@@ -62,6 +68,8 @@ def midpoint_thresholds(probs: Tensor, labels: Tensor) -> Tensor:
 
     Where one of the two parts is empty (all probabilities equal) the threshold is 0: keep all.
     """
+    if dist.world() > 1:
+        return _joined_midpoint_thresholds(probs)
     size = len(probs)
     if probs.numel() < SMALL or not probs.is_cpu:
         upper = reaches(probs, probs.mean(dim=0))
@@ -78,6 +86,35 @@ def midpoint_thresholds(probs: Tensor, labels: Tensor) -> Tensor:
     both = above * below
     middle = highs.mul_(below).addcmul_(lows, above).div_(both.clamp(min=1).mul_(2))
     return middle.mul_(both > 0).to(probs.dtype)
+
+
+def _joined_batch_thresholds(probs: Tensor, kappa: float) -> Tensor:
+    """`batch_thresholds` over the samples of all processes."""
+    size, mean = _joined_mean(probs)
+    squares = dist.total((probs - mean).square().sum(dim=0))
+    # Of one sample in all: 0 / 0, NaN, which nothing reaches.
+    deviation = torch.sqrt(squares / (size - 1))
+    return mean.add(deviation, alpha=kappa).to(probs.dtype)
+
+
+def _joined_midpoint_thresholds(probs: Tensor) -> Tensor:
+    """`midpoint_thresholds` over the samples of all processes."""
+    size, mean = _joined_mean(probs)
+    upper = reaches(probs, mean.to(probs.dtype))
+    wide = probs.double()
+    sums = torch.stack([upper.double(), wide * upper, wide * ~upper]).sum(dim=1)
+    above, highs, lows = dist.total(sums).unbind()
+    below = size - above
+    middle = highs.div(above).lerp(lows.div(below), 0.5)
+    return middle.masked_fill(below == 0, 0).to(probs.dtype)
+
+
+def _joined_mean(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """How many samples all processes have, and their means by class, in float64."""
+    sums = probs.new_zeros(probs.shape[1] + 1, dtype=torch.float64)
+    sums[:-1], sums[-1] = probs.sum(dim=0, dtype=torch.float64), len(probs)
+    dist.total(sums)
+    return sums[-1], sums[:-1] / sums[-1]
 
 
 class Threshold(NamedTuple):
