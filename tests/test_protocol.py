@@ -21,6 +21,7 @@ from labelnoise.engine import Held
 from labelnoise.learner import Recipe
 from labelnoise.methods import METHODS
 from labelnoise.record.run import Row
+from labelnoise.record.shared import Shared
 from labelnoise.record.tally import Tally
 from labelnoise.seeds import stream
 

@@ -149,7 +149,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint; `weights_only` refuses a file that would execute code."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        return {key: state[key] for key in ("row", "method", "tally")}
+        found = {key: state[key] for key in ("row", "method", "tally")}
+        return {**found, "others": state.get("others", [])}  # of a run that several trained
     except DAMAGE as error:
         raise LabelNoiseError(
             f"{path} is damaged or not ours ({type(error).__name__}): delete {path.parent} and "

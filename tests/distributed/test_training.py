@@ -1,0 +1,161 @@
+"""`torchrun -m labelnoise train`: several processes, one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from labelnoise.record.run import CHECKPOINT, Run, load_checkpoint
+
+pytestmark = pytest.mark.long
+
+TRAIN = ("train", "digits", "--noise", "symmetric:0.5", "--batch-size", "64", "--seed", "3")
+BOUND = 60  # seconds in which the others notice that a process is gone
+PATIENCE = 240
+
+
+def group(words: Sequence[str], world: int = 2) -> list[subprocess.Popen[str]]:
+    """So many processes of one command, as torchrun starts them, but nobody watches over them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world)}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "labelnoise", *words],
+            env={
+                **os.environ,
+                **common,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "OMP_NUM_THREADS": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+
+
+def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]:
+    """Exit status, standard output and standard error of each."""
+    found = [process.communicate(timeout=PATIENCE) for process in processes]
+    return [(p.returncode, out, err) for p, (out, err) in zip(processes, found, strict=True)]
+
+
+def trained(*words: str, out: Path, world: int = 2) -> Run:
+    """The run that a group makes of a command."""
+    for status, _, errors in ended(group([*TRAIN, *words, "--out", str(out)], world)):
+        assert status == 0, errors
+    (run,) = out.iterdir()
+    return Run(run)
+
+
+def rows(run: Run) -> list[dict[str, Any]]:
+    """Without what no two trainings share."""
+    return [{k: v for k, v in row.items() if not k.endswith("seconds")} for row in run.rows]
+
+
+def networks(run: Run) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = load_checkpoint(run.path / CHECKPOINT)["method"]["learner"][
+        "network"
+    ]
+    return state
+
+
+def test_torchrun_trains_and_the_first_process_alone_speaks(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "labelnoise", *TRAIN, "--epochs", "8", "--json"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    summary = json.loads(done.stdout)  # once
+    assert summary["test_accuracy"] > 0.8
+    (run,) = tmp_path.iterdir()
+    samples = Run(run).samples
+    assert samples is not None
+    assert (samples["seen"] == 8).all()  # every row once an epoch, in one process or the other
+    assert Run(run).header["spec"]["training"]["processes"] == 2
+
+
+@pytest.mark.parametrize("method", ["bare", "coteaching", "meta-net"])
+def test_a_killed_process_ends_all_and_a_restart_goes_on(tmp_path: Path, method: str) -> None:
+    words = ["--method", method, "--epochs", "25", "--set", "threshold=evidence"]
+    words = words if method == "bare" else words[:4]
+    whole = trained(*words, out=tmp_path / "whole")
+
+    processes = group([*TRAIN, *words, "--out", str(tmp_path / "killed")])
+    deadline = time.monotonic() + PATIENCE
+    while not list((tmp_path / "killed").glob(f"*/{CHECKPOINT}")):
+        assert time.monotonic() < deadline
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.02)
+    processes[1].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    first, second = ended(processes)
+    assert time.monotonic() - killed < BOUND
+    assert second[0] == -signal.SIGKILL
+    assert first[0] == 2, first[2]
+    assert "another process of the group is gone" in first[2]
+    assert "Traceback" not in first[2]
+
+    (folder,) = (tmp_path / "killed").iterdir()
+    before = Run(folder).rows
+    assert 0 < len(before) < 25
+    again = trained(*words, out=tmp_path / "killed")
+    assert rows(again) == rows(whole)
+    assert all(torch.equal(a, networks(whole)[n]) for n, a in networks(again).items())
+
+
+def test_an_uneven_last_batch_and_three_processes(tmp_path: Path) -> None:
+    run = trained("--epochs", "3", "--batch-size", "50", out=tmp_path, world=3)
+    samples = run.samples
+    assert samples is not None
+    assert len(samples["row"]) % 150 not in {0, 75}  # else the test shows nothing
+    assert (samples["seen"] == 3).all()
+
+
+def test_what_only_the_first_process_knows_is_an_error_of_all(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    found = ended(group([*TRAIN, "--out", str(blocked)]))
+    assert [status for status, _, _ in found] == [2, 2]
+    (_, _, first), (_, _, second) = found
+    assert first.startswith("labelnoise: ")
+    assert len(first.splitlines()) == 1
+    assert second == ""
+
+
+def test_other_commands_say_that_they_run_alone(tmp_path: Path) -> None:
+    found = ended(group(["audit", "digits", "--out", str(tmp_path / "audit")]))
+    assert [status for status, _, _ in found] == [2, 2]
+    assert "start it without torchrun" in found[0][2]
+    assert found[1][2] == ""
+
+
+def test_scope_accumulation_and_precision_are_other_runs(tmp_path: Path) -> None:
+    words = ["--scope", "local", "--accumulate", "2", "--precision", "bfloat16", "--epochs", "6"]
+    run = trained(*words, out=tmp_path)
+    training = run.header["spec"]["training"]
+    assert [training[name] for name in ("scope", "accumulate", "precision")] == [
+        "local",
+        2,
+        "bfloat16",
+    ]
+    assert run.summary()["test_accuracy"] > 0.7
