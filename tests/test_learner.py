@@ -507,3 +507,73 @@ def test_loading_a_state_copies_it() -> None:
     before = copy.deepcopy(snapshot(one))
     other.descend(loss_of(other))
     assert same(before, snapshot(one))
+
+
+# --- several mini-batches a step, and fewer digits ------------------------------------------------
+
+
+def test_mini_batches_that_make_one_step_count_by_their_shares() -> None:
+    whole, parts = learner(), learner(accumulate=3)
+    weight = torch.linspace(0, 1, 12, dtype=torch.float64)
+    losses = functional.cross_entropy(whole.logits(INPUTS), LABELS, reduction="none")
+    whole.descend((losses * weight).sum() / weight.sum())
+    before = snapshot(parts)
+    for part in torch.split(torch.arange(12), [2, 7, 3]):
+        assert same(before, snapshot(parts))  # nothing moves before the last one
+        logits, own = parts.logits(INPUTS[part]), weight[part]
+        losses = functional.cross_entropy(logits, LABELS[part], reduction="none")
+        parts.descend((losses * own).sum() / own.sum(), own)
+    for name, value in snapshot(parts).items():
+        assert torch.allclose(value, snapshot(whole)[name], rtol=0, atol=1e-12), name
+
+
+def test_what_is_left_over_at_the_end_of_an_epoch_makes_a_step_of_its_own() -> None:
+    one, other = learner(), learner(accumulate=4)
+    one.descend(loss_of(one))
+    other.descend(loss_of(other), 12)
+    assert not same(snapshot(one), snapshot(other))
+    other.settle()
+    assert all(torch.allclose(a, snapshot(one)[n]) for n, a in snapshot(other).items())
+    before = snapshot(other)
+    other.settle()
+    assert same(before, snapshot(other))
+
+
+def test_a_step_in_which_nothing_counts_stays_finite() -> None:
+    one = learner(accumulate=2)
+    for _ in range(2):
+        one.descend(0 * loss_of(one), torch.zeros(12))
+    assert all(value.isfinite().all() for value in snapshot(one).values())
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_learns_what_single_precision_does(precision: str, optimiser: str) -> None:
+    torch.manual_seed(0)
+    settings: dict[str, Any] = {"optimiser": optimiser, "lr": 0.02, "schedule": "constant"}
+    inputs, built = INPUTS.float(), network().float()
+    ends = {}
+    for each in ("float32", precision):
+        one = Learner(copy.deepcopy(built), Recipe(**settings, precision=each))
+        for _ in range(40):
+            logits = one.logits(inputs)
+            assert logits.dtype == torch.float32
+            one.descend(functional.cross_entropy(logits, LABELS))
+        assert all(p.dtype == torch.float32 for p in one.parameters)
+        ends[each] = float(functional.nll_loss(one.log_probs(inputs), LABELS))
+    assert ends[precision] == pytest.approx(ends["float32"], rel=0.1)
+    assert ends[precision] < 0.9 * math.log(3)
+
+
+def test_an_overflow_in_half_precision_skips_the_step_and_lowers_the_scale() -> None:
+    one = Learner(network().float(), Recipe("sgd", 0.1, schedule="constant", precision="float16"))
+    state = one.state_dict()["scaler"]
+    before = snapshot(one)
+    one.descend(1e30 * functional.cross_entropy(one.logits(INPUTS.float()), LABELS))
+    assert same(before, snapshot(one))
+    assert one.state_dict()["scaler"]["scale"] < state["scale"]
+
+
+def test_a_precision_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(LabelNoiseError, match="did you mean 'bfloat16'"):
+        Recipe(precision="bfloat")

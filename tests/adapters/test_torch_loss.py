@@ -154,7 +154,10 @@ def test_the_last_mask_keeps_no_graph() -> None:
 
 def test_repr_shows_the_settings() -> None:
     shown = repr(BARELoss(kappa=0.5, threshold="class", reduction="none"))
-    assert shown == "BARELoss(kappa=0.5, threshold='class', reduction='none', samples=0)"
+    assert (
+        shown
+        == "BARELoss(kappa=0.5, threshold='class', reduction='none', samples=0, scope='global')"
+    )
 
 
 def test_bfloat16_under_autocast_trains() -> None:

@@ -263,3 +263,39 @@ def test_walks_do_not_disturb_each_other_nor_the_epochs() -> None:
     assert next(other).index.equal(drawn(train, 4, 1)[0].index)
     assert [batch.index.tolist() for batch in train.batches(0)] == epoch
     assert iter(one) is one
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("rows", [9, 23, 24, 25, 41])
+def test_processes_share_every_mini_batch(rows: int, world: int) -> None:
+    alone = [batch.index for batch in made(rows, 2 * world).batches(1)]
+    shares = [made(rows, 2, rank=rank, world=world) for rank in range(world)]
+    parts = list(zip(*(train.batches(1) for train in shares), strict=True))
+    joined = [torch.cat([batch.index for batch in part]) for part in parts]
+    assert torch.cat(joined).equal(torch.cat(alone))
+    for part in parts:
+        sizes = [len(batch.index) for batch in part]
+        assert min(sizes) >= 2  # so that each has a variance
+        assert max(sizes) - min(sizes) <= 1
+        assert len({batch.time for batch in part}) == 1
+
+
+def test_processes_share_the_batches_without_end_too() -> None:
+    shares = [made(20, 4, rank=rank, world=2).forever(20) for rank in (0, 1)]
+    for _ in range(3):
+        parts = [next(share).index for share in shares]
+        assert sorted(torch.cat(parts).tolist()) == list(range(20))
+    shares = [made(20, 4, rank=rank, world=2).forever(10) for rank in (0, 1)]
+    drawn = [torch.cat([next(share).index for share in shares]) for _ in range(2)]
+    assert [len(each) for each in drawn] == [10, 10]
+    assert sorted(torch.cat(drawn).tolist()) == list(range(20))
+
+
+def test_processes_augment_each_by_its_own_chance() -> None:
+    def shift(stored: Tensor, chance: torch.Generator) -> Tensor:
+        return torch.rand(stored.shape, generator=chance)
+
+    first, second = (
+        next(made(20, 4, rank=rank, world=2, augment=shift).batches(0)).inputs for rank in (0, 1)
+    )
+    assert not torch.equal(first, second)

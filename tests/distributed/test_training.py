@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,8 +26,13 @@ BOUND = 60  # seconds in which the others notice that a process is gone
 PATIENCE = 240
 
 
-def group(words: Sequence[str], world: int = 2) -> list[subprocess.Popen[str]]:
-    """So many processes of one command, as torchrun starts them, but nobody watches over them."""
+def group(
+    words: Sequence[str], world: int = 2, places: Sequence[Path] = ()
+) -> list[subprocess.Popen[str]]:
+    """So many processes of one command, as torchrun starts them, but nobody watches over them.
+
+    Each may have a working directory of its own, like a machine of its own.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -41,6 +47,7 @@ def group(words: Sequence[str], world: int = 2) -> list[subprocess.Popen[str]]:
                 "LOCAL_RANK": str(rank),
                 "OMP_NUM_THREADS": "1",
             },
+            cwd=places[rank] if places else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -159,3 +166,20 @@ def test_scope_accumulation_and_precision_are_other_runs(tmp_path: Path) -> None
         "bfloat16",
     ]
     assert run.summary()["test_accuracy"] > 0.7
+
+
+def test_what_one_process_lacks_is_told_by_the_first(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    for name, scale in (("here", 1.0), ("there", 2.0)):
+        (tmp_path / name).mkdir()
+        inputs = scale * chance.normal(size=(90, 4))
+        np.savez(tmp_path / name / "own.npz", x=inputs, y=np.arange(90) % 3)
+    (tmp_path / "nothing").mkdir()
+    words = ["train", "own.npz", "--epochs", "2", "--out", str(tmp_path / "runs")]
+    for second, wanted in (("nothing", "process 1: own.npz: no such"), ("there", "process 1: its")):
+        places = [tmp_path / "here", tmp_path / second]
+        found = ended(group(words, places=places))
+        assert [status for status, _, _ in found] == [2, 2]
+        assert wanted in found[0][2]
+        assert len(found[0][2].splitlines()) == 1
+        assert found[1][2] == ""

@@ -121,16 +121,32 @@ def fulfil(
     watch: Watch | None = None,
 ) -> Run:
     """`train` what is asked."""
-    place = device_named(device)
-    check_words(ask)
-    dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
-    spec = specify(ask, dataset)
+    place = dist.agreed(lambda: device_named(device))
+    dataset, spec = dist.agreed(lambda: understand(ask, data_dir))
+    first = dist.from_first(spec.identity)
+    dist.agreed(lambda: check_same(spec, first))
     path = Path(out) / spec.identity()
     if done := _finished(path):
         return done
     division = undivided if spec.whole else divide
     parts = division(dataset, parse(ask.noise), ask.data_seed)
     return train_on(spec, Workplace(dataset, parts, place, Path(out), watch))
+
+
+def understand(ask: Ask, data_dir: str | Path | None) -> tuple[Dataset, Spec]:
+    """The data that are asked for, and what is asked of them."""
+    check_words(ask)
+    dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
+    return dataset, specify(ask, dataset)
+
+
+def check_same(spec: Spec, first: str) -> None:
+    """Refuse to train together on data, or with settings, that differ between processes."""
+    if spec.identity() != first:
+        raise LabelNoiseError(
+            "its data or settings differ from those of process 0: give all the same command and "
+            "the same files"
+        )
 
 
 def check_words(ask: Ask) -> None:
