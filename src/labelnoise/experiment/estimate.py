@@ -40,7 +40,8 @@ def estimator(spec: Spec, rows: int) -> Spec:
     }
     batch_size = expand(**asked).training.batch_size
     epochs = enough_epochs(rows, batch_size, least=EPOCHS)
-    return expand(**asked, changes={"schedule": "constant", "epochs": epochs})
+    seen = {"crop": spec.training.crop, "weights": spec.training.weights}
+    return expand(**asked, changes={"schedule": "constant", "epochs": epochs, **seen})
 
 
 def enough_epochs(rows: int, batch_size: int, least: int, steps: int = STEPS) -> int:
