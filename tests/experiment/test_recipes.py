@@ -16,10 +16,10 @@ from labelnoise.data import read
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment import run as running
 from labelnoise.experiment.ask import Ask
-from labelnoise.experiment.grid import cells, experiment_named
+from labelnoise.experiment.grid import cells, experiment_named, parse_experiment
 from labelnoise.experiment.outcome import Result, lines
 from labelnoise.experiment.predict import Predictor
-from labelnoise.experiment.run import specify, train
+from labelnoise.experiment.run import fulfil, specify, train
 from labelnoise.experiment.spec import Training
 from labelnoise.nets import net_named
 from labelnoise.record.run import Run
@@ -102,15 +102,16 @@ def small(name: str, folder: Path, net: str = "resnet18", **others: Any) -> str:
 TABLE = ("[table]", 'block = "dataset"', 'line = "method"')
 
 
-def reproduced(text: str, folder: Path, out: Path, *options: str) -> list[Run]:
+def reproduced(text: str, folder: Path, out: Path) -> list[Run]:
     (out / "mine.toml").write_text(text)
     words = ["reproduce", str(out / "mine.toml"), "--out", str(out / "runs"), "--jobs", "1"]
-    assert main([*words, "--data-dir", str(folder), *options]) == 0
+    assert main([*words, "--data-dir", str(folder)]) == 0
     return [Run(path.parent) for path in sorted((out / "runs").glob("*/header.json"))]
 
 
 def test_a_recipe_runs_end_to_end(folder: Path, tmp_path: Path) -> None:
-    (run,) = reproduced(small("clothing1m", folder), folder, tmp_path, "--methods", "bare")
+    _, bare = cells(parse_experiment(small("clothing1m", folder), "small.toml"))
+    run = fulfil(bare.ask(), out=tmp_path, data_dir=folder)
     assert run.done
     assert [row["lr"] for row in run.rows] == pytest.approx([1e-3, 5e-4])
     inputs = read(str(folder / "small.npz")).inputs
@@ -236,3 +237,27 @@ def test_two_networks_begin_alike_but_for_their_classifiers(folder: Path, tmp_pa
     one, other = networks
     assert one["layer4.1.conv2.weight"].equal(other["layer4.1.conv2.weight"])
     assert not one["fc.weight"].equal(other["fc.weight"])
+
+
+def test_the_command_line_takes_all_of_it(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = str(folder / "small.npz"), str(tmp_path / "runs")
+    words = ["train", data, "--data-dir", str(folder), "--out", out, "--net", "resnet18"]
+    words += ["--epochs", "1", "--batch-size", "32", "--weights", "resnet18.pth", "--json"]
+    for change in ("crop=16", "scale=imagenet", "schedule=steps", "milestones=[1]", "augment=true"):
+        words += ["--set", change]
+    assert main(words) == 0, capsys.readouterr().err
+    (header,) = (tmp_path / "runs").glob("*/header.json")
+    (folder / "resnet18.pth").rename(folder / "gone.pth")  # to predict, nobody needs it
+    try:
+        predictions = tmp_path / "predictions.csv"
+        assert main(["predict", str(header.parent), data, "--out", str(predictions)]) == 0
+        assert len(predictions.read_text().splitlines()) == ROWS + 1
+        capsys.readouterr()
+        assert main(words) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        assert "no weights 'resnet18.pth'" in told
+    finally:
+        (folder / "gone.pth").rename(folder / "resnet18.pth")
