@@ -16,7 +16,9 @@ import pytest
 import torch
 
 COMPLETE = "LABELNOISE_COMPLETE"
-OPTIONAL = ("lightning", "pandas", "pyarrow", "skorch", "tensorboard", "transformers")
+OPTIONAL = (
+    *("lightning", "pandas", "pyarrow", "safetensors", "skorch", "tensorboard", "transformers"),
+)
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
 
 CHROMIUM = Path("/usr/bin/chromium")

@@ -490,6 +490,8 @@ def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 def test_a_restored_learner_goes_on_to_the_bit(optimiser: str, schedule: str) -> None:
     recipe: dict[str, Any] = {"optimiser": optimiser, "schedule": schedule, "epochs": 14}
+    if schedule == "steps":
+        recipe["milestones"] = (3, 6)
     settings = {**recipe, "lr": 0.01, "weight_decay": 1e-3, "norm": True}
     whole = learner(0, **settings)
     rates(whole, [1.0] * 4)
@@ -497,6 +499,30 @@ def test_a_restored_learner_goes_on_to_the_bit(optimiser: str, schedule: str) ->
     resumed.load_state_dict(through_a_file(whole.state_dict()))
     assert rates(resumed, [1.0] * 10) == rates(whole, [1.0] * 10)
     assert same(snapshot(whole), snapshot(resumed))
+
+
+@pytest.mark.parametrize(("decay", "after"), [(0.5, [8, 8, 4, 4, 4, 2, 2]), (1, [8] * 7)])
+def test_steps_lower_the_rate_after_their_milestones(decay: float, after: list[float]) -> None:
+    recipe = Recipe("sgd", lr=8.0, schedule="steps", milestones=(2, 5), decay=decay)
+    made = Learner(torch.nn.Linear(2, 2), recipe)
+    found = []
+    for _ in range(7):
+        found.append(made.lr)
+        made.optimiser.step()
+        made.advance(0.0)
+    assert found == pytest.approx(after)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"schedule": "steps"}, r"'steps' needs the epochs.*milestones"),
+        ({"schedule": "cosine", "milestones": (3,)}, r"'cosine' has no milestones.*'steps'"),
+    ],
+)
+def test_steps_and_milestones_go_together(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(LabelNoiseError, match=said):
+        Recipe(**wrong)
 
 
 def test_loading_a_state_copies_it() -> None:

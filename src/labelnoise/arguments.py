@@ -165,6 +165,11 @@ def _add_train(train: _Parser) -> None:
     )
     _add_net(train)
     train.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="what the net begins with: .pth or .safetensors, here or in the data directory",
+    )
+    train.add_argument(
         "--preset", default="recommended", help="'labelnoise list presets' (default: %(default)s)"
     )
     train.add_argument("--epochs", type=int, help="default: the preset's")

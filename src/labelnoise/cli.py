@@ -455,6 +455,7 @@ def _train_with_progress(options: Namespace) -> Any:
             noise_rate=options.noise_rate,
             trusted=options.trusted,
             net=options.net,
+            weights=options.weights,
             preset=options.preset,
             epochs=options.epochs,
             batch_size=options.batch_size,

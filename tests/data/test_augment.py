@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelnoise.data.augment import PADDING, crop_and_flip
+from labelnoise.data.augment import PADDING, crop_and_flip, crop_to
 
 
 def numbered(batch: int, channels: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -92,3 +92,42 @@ def test_the_extreme_draws_stay_inside(extreme: float, monkeypatch: pytest.Monke
     found = crop_and_flip(images, torch.Generator())
     shift = -PADDING if extreme == 0 else PADDING
     assert found[0].equal(moved(images[0], shift, shift, mirrored=extreme == 0))
+
+
+# --- a part of a larger image ---------------------------------------------------------------------
+
+
+def test_the_draws_say_which_part_is_seen() -> None:
+    images = numbered(40, 3, 9, 7, torch.int64)
+    found = crop_to(4)(images, torch.Generator().manual_seed(0))
+    draws = torch.rand(3, 40, generator=torch.Generator().manual_seed(0)).tolist()
+    assert found.shape == (40, 3, 4, 4)
+    assert found.is_contiguous()
+    for image, part, down, right, mirror in zip(images, found, *draws, strict=True):
+        top, left = int(down * 6), int(right * 4)
+        expected = image[:, top : top + 4, left : left + 4]
+        assert part.equal(expected.flip(2) if mirror < 0.5 else expected)
+
+
+def test_every_place_occurs_and_nothing_is_padded() -> None:
+    images = 1 + torch.arange(25).view(1, 1, 5, 5).expand(3_000, 1, 5, 5)
+    found = crop_to(3)(images, torch.Generator().manual_seed(0))
+    corners = torch.minimum(found[:, 0, 0, 0], found[:, 0, 0, 2])
+    counts = torch.bincount(corners, minlength=14)
+    assert set(counts.nonzero().flatten().tolist()) == {1, 2, 3, 6, 7, 8, 11, 12, 13}
+    assert counts[counts > 0].min() > 3_000 / 9 * 0.7
+    mirrored = (found[:, 0, 0, 0] > found[:, 0, 0, 2]).double().mean()
+    assert abs(float(mirrored) - 0.5) < 0.05
+
+
+def test_a_crop_of_the_whole_image_only_mirrors() -> None:
+    images = numbered(8, 1, 4, 4, torch.uint8)
+    for before, after in zip(images, crop_to(4)(images, torch.Generator()), strict=True):
+        assert after.equal(before) or after.equal(before.flip(2))
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 8, 9, 33, 64, 1025])
+def test_the_largest_draw_stays_inside(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = numbered(1, 1, room, room, torch.int64)
+    monkeypatch.setattr(torch, "rand", lambda *sizes, generator: torch.full((3, 1), 1 - 2**-24))
+    assert int(crop_to(1)(images, torch.Generator())) == int(images[0, 0, -1, -1])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from labelnoise.data.scale import SCALES, Scaling, raw, standardised, unit
+from labelnoise.data.scale import SCALES, Scaling, imagenet, raw, standardised, unit
+from labelnoise.errors import LabelNoiseError
 
 
 def random_bytes(*shape: int) -> torch.Tensor:
@@ -79,3 +80,48 @@ def test_scaling_copies() -> None:
 def test_scaling_moves_to_a_device_whole() -> None:
     moved = standardised(random_bytes(9, 3, 2, 2)).to(torch.device("meta"))
     assert moved.shift.device.type == moved.factor.device.type == "meta"
+
+
+# --- large images ---------------------------------------------------------------------------------
+
+
+def test_imagenet_pixels_are_normalised_by_its_numbers_not_by_the_datas() -> None:
+    pixels = random_bytes(4, 3, 2, 2)
+    scaled = imagenet(pixels)(pixels)
+    numbers = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)]
+    for channel, (mean, deviation) in enumerate(numbers):
+        expected = (pixels[:, channel].double() / 255 - mean) / deviation
+        assert torch.allclose(scaled[:, channel].double(), expected, atol=1e-5)
+    floats = pixels.float() / 255
+    assert torch.allclose(imagenet(floats)(floats), scaled, atol=1e-5)
+
+
+def test_grey_images_have_the_mean_of_imagenets_numbers() -> None:
+    pixels = random_bytes(4, 1, 2, 2)
+    expected = (pixels.double() / 255 - 0.449) / 0.226
+    assert torch.allclose(imagenet(pixels)(pixels).double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (5, 2, 4, 4), (5, 4, 4, 4)])
+def test_imagenet_is_for_images(shape: tuple[int, ...]) -> None:
+    with pytest.raises(LabelNoiseError, match="'imagenet' is for colour or grey images"):
+        imagenet(torch.zeros(shape))
+
+
+def test_imagenet_does_not_look_at_the_data() -> None:
+    """A million files would be decoded for it; on the meta device there is nothing to look at."""
+    imagenet(torch.empty(10**6, 3, 256, 256, dtype=torch.uint8, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "top", "left"), [(7, 9, 1, 2), (4, 6, 0, 1), (4, 4, 0, 0)]
+)
+def test_a_crop_is_the_centre(height: int, width: int, top: int, left: int) -> None:
+    images = torch.arange(2 * 3 * height * width).view(2, 3, height, width).float()
+    found = Scaling(torch.tensor(1.0), torch.tensor(2.0), crop=4)(images)
+    assert found.equal((images[:, :, top : top + 4, left : left + 4] - 1) * 2)
+    assert found.is_contiguous()
+
+
+def test_the_crop_goes_to_a_device_with_the_rest() -> None:
+    assert Scaling(torch.tensor(0.0), torch.tensor(1.0), 5).to(torch.device("meta")).crop == 5

@@ -142,7 +142,7 @@ def test_the_scan_is_in_order_and_not_augmented() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
 def test_the_stored_inputs_never_change(dtype: torch.dtype, scale: str) -> None:
     chance = torch.Generator().manual_seed(0)
-    inputs = torch.randint(256, (12, 3), generator=chance).to(dtype)
+    inputs = torch.randint(256, (12, 3, 2, 2), generator=chance).to(dtype)
     labels = torch.arange(12) % 3
     before = inputs.clone(), labels.clone()
     train = Train(inputs, labels, SCALES[scale](inputs), batch_size=12, seed=0)

@@ -24,7 +24,7 @@ TARGETS = Path(__file__).parents[3] / "shared" / "paper_targets.csv"
 DATASETS = {
     "MNIST": "mnist",
     "CIFAR-10": "cifar10",
-    "Clothing-1M": "clothing1m",
+    "Clothing-1M": "clothing1m-balanced",
     "Food-101N": "food101n",
     "": None,
 }

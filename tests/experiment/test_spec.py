@@ -70,6 +70,10 @@ def test_midpoint_may_be_set_in_every_preset() -> None:
         ({"changes": {"lr": float("nan")}}, "lr"),
         ({"changes": {"batch_size": 1.5}}, "batch_size"),
         ({"changes": {"schedule": "cosin"}}, "schedule"),
+        ({"changes": {"schedule": "steps"}}, "set milestones, such as [6, 11]"),
+        ({"changes": {"milestones": [3]}}, "set schedule to 'steps'"),
+        ({"changes": {"milestones": [0], "schedule": "steps"}}, "milestones"),
+        ({"changes": {"crop": 0}}, "crop"),
         ({"trace": (0,)}, "between 1 and 200"),
         ({"trace": (201,)}, "between 1 and 200"),
         ({"seed": 1.5}, "seed"),
@@ -94,6 +98,11 @@ def test_identity_changes_with_everything_that_matters() -> None:
         {"preset": "recommended"},
         {"changes": {"kappa": 0.5}},
         {"changes": {"epochs": 3}},
+        {"changes": {"crop": 24}},
+        {"changes": {"weights": "a.pth"}},
+        {"changes": {"schedule": "steps", "milestones": [3]}},
+        {"changes": {"schedule": "steps", "milestones": [3, 4]}},
+        {"changes": {"schedule": "steps", "milestones": [3], "decay": 0.5}},
         {"seed": 1},
         {"data_seed": 1},
         {"trace": (1,)},
@@ -128,3 +137,26 @@ def test_identity_is_a_plain_directory_name() -> None:
 def test_spec_round_trips_through_json() -> None:
     asked = spec(changes={"kappa": 0.5}, trace=(1, 5))
     assert Spec.model_validate_json(asked.model_dump_json()) == asked
+
+
+def test_runs_from_before_there_were_crops_and_weights_keep_their_names() -> None:
+    """Found with the version before."""
+    assert spec().identity() == "mnist-bare-none-seed0-b6cbd21734"
+    assert spec(changes={"weights": "none", "crop": None}).identity() == spec().identity()
+
+
+def test_milestones_in_any_order_are_one_run() -> None:
+    one, other = (
+        spec(changes={"schedule": "steps", "milestones": each}) for each in ([6, 11], (11, 6))
+    )
+    assert one == other
+    assert one.training.recipe().milestones == (6, 11)
+
+
+def test_a_network_sees_a_crop_of_images_that_are_large_enough() -> None:
+    training = spec(changes={"crop": 24}).training
+    assert training.sees((3, 32, 24)) == (3, 24, 24)
+    assert spec().training.sees((7,)) == (7,)
+    for shape in ((3, 32, 23), (64,)):
+        with pytest.raises(LabelNoiseError, match="crop 24 needs images of at least 24x24"):
+            training.sees(shape)

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from labelnoise.data.stored import Inputs, walk
+from labelnoise.errors import LabelNoiseError
 
 PIXEL = 255.0  # the largest value of a byte
+# Of ImageNet's red, green and blue in [0, 1]: what pre-trained networks expect.
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map of the inputs, the same for training, validation, test and prediction.
+    """A map of the inputs, the same for training, validation, test and prediction.
 
     Attributes:
         shift: Subtracted first; a scalar, or one value a channel or feature.
         factor: Multiplied then.
+        crop: Side of the square in the centre of an image that is all a network sees; an image that
+            was cropped to it at random, for training, stays as it is.
     """
 
     shift: Tensor
     factor: Tensor
+    crop: int | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Scale a whole batch: (batch, ...) of bytes or floats -> the same of floats."""
+        if self.crop is not None:
+            inputs = _centre(inputs, self.crop)
         # The copy is ours to change in place; floats would otherwise change in the data set itself.
         scaled = inputs.to(self.factor.dtype, copy=True)
         if self._shifts:
@@ -45,7 +53,13 @@ class Scaling:
 
     def to(self, device: torch.device) -> Scaling:
         """The same map on another device."""
-        return Scaling(self.shift.to(device), self.factor.to(device))
+        return replace(self, shift=self.shift.to(device), factor=self.factor.to(device))
+
+
+def _centre(images: Tensor, side: int) -> Tensor:
+    """The square in the middle of (batch, channels, height, width)."""
+    top, left = ((length - side) // 2 for length in images.shape[2:])
+    return images[:, :, top : top + side, left : left + side]
 
 
 def raw(inputs: Inputs) -> Scaling:
@@ -76,8 +90,30 @@ def standardised(inputs: Inputs) -> Scaling:
     return Scaling(mean.float(), factor.float())
 
 
+def imagenet(inputs: Inputs) -> Scaling:
+    """As networks that were trained on ImageNet expect it; grey images by the mean of the colours.
+
+    Floats are taken to lie in [0, 1] already.
+    """
+    channels = inputs.shape[1]
+    if inputs.ndim != 4 or channels not in (1, 3):
+        raise LabelNoiseError(
+            f"scale 'imagenet' is for colour or grey images, the data have inputs of shape "
+            f"{tuple(inputs.shape[1:])}: choose another one"
+        )
+    pixel = PIXEL if inputs.dtype == torch.uint8 else 1.0
+    mean, deviation = (
+        torch.tensor(values).view(1, 3, 1, 1).mean(dim=1, keepdim=True)
+        if channels == 1
+        else torch.tensor(values).view(1, 3, 1, 1)
+        for values in (MEAN, DEVIATION)
+    )
+    return Scaling(mean * pixel, 1 / (deviation * pixel))
+
+
 SCALES: dict[str, Callable[[Inputs], Scaling]] = {
     "raw": raw,
     "unit": unit,
     "standardised": standardised,
+    "imagenet": imagenet,
 }

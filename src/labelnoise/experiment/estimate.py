@@ -41,8 +41,8 @@ def estimator(spec: Spec, rows: int) -> Spec:
     processes = spec.training.processes
     batch_size = expand(**asked).training.batch_size * processes
     epochs = enough_epochs(rows, batch_size, least=EPOCHS)
-    changes = {"schedule": "constant", "epochs": epochs, "processes": processes}
-    return expand(**asked, changes=changes)
+    seen = {"crop": spec.training.crop, "weights": spec.training.weights, "processes": processes}
+    return expand(**asked, changes={"schedule": "constant", "epochs": epochs, **seen})
 
 
 def enough_epochs(rows: int, batch_size: int, least: int, steps: int = STEPS) -> int:

@@ -28,7 +28,7 @@ from labelnoise.learner import SCHEDULES
 from labelnoise.methods import METHODS
 from labelnoise.nets import NETS
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[int, ...]
 Axis = list[Value | dict[str, Value]]
 
 # What `train` takes by its own name; everything else is a field of the method or of its training.

@@ -36,7 +36,8 @@ def use_all_cores() -> None:
 @contextmanager
 def suitable_threads(network: nn.Module, shape: Sequence[int], batch_size: int) -> Iterator[None]:
     """One thread where steps are so small that several would only wait for each other."""
-    probe = torch.zeros(2, *shape)
+    some = next(network.parameters(), torch.empty(0))
+    probe = torch.zeros(2, *shape, device=some.device)
     training, before = network.training, torch.get_num_threads()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network.eval()(probe)

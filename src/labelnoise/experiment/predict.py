@@ -43,14 +43,16 @@ class Predictor:
         self.known = Known(self.classes, header.get("encoding"), self._shape)
         self._bytes = header["dtype"] == str(torch.uint8)
         self._scaling = Scaling(
-            torch.tensor(header["scaling"]["shift"]), torch.tensor(header["scaling"]["factor"])
+            torch.tensor(header["scaling"]["shift"]),
+            torch.tensor(header["scaling"]["factor"]),
+            spec.training.crop,
         )
         self._method = restored(
             spec.method_instance(),
             run.checkpoint()["method"],
             new_learners(spec, self._shape, len(self.classes)),
             header["rows"]["train"],
-            self._shape,
+            spec.training.sees(self._shape),
             len(self.classes),
         )
 

@@ -71,7 +71,7 @@ class Published:
         return (
             ""
             if self.official.get(dataset, digest) == digest
-            else "not the official files, or a net or trusted set of one's own"
+            else "not the official files, or a net, weights or trusted set of one's own"
         )
 
     def find(self, tables: Sequence[str], spec: Spec, metric: str) -> Number | None:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,6 +37,7 @@ from labelnoise.experiment.grid import (
     experiment_named,
     missing,
 )
+from labelnoise.experiment.learners import weights_file
 from labelnoise.experiment.machine import cores
 from labelnoise.experiment.outcome import Result, is_of
 from labelnoise.experiment.run import specify
@@ -269,10 +271,17 @@ def _answer(task: Path, status: int, errors: str) -> dict[str, Any]:
 def _specify(
     jobs: Sequence[Job], data_dir: Path | None, experiment: str, figure: Figure | None
 ) -> None:
-    """Find out which runs the jobs are; data that cannot be read fail them."""
+    """Find out which runs the jobs are; data or weights that cannot be read fail them."""
     read_once: dict[str, Dataset | LabelNoiseError] = {}
     for job in jobs:
         name = job.ask.data
+        with _errors_naming(experiment):
+            asked = job.ask.without_data()
+        try:
+            weights = weights_file(asked, data_dir)
+        except LabelNoiseError as error:  # not after an hour of reading images
+            job.failed = str(error)
+            continue
         if name not in read_once:
             try:
                 read_once[name] = read(name, data_dir)
@@ -282,12 +291,18 @@ def _specify(
         if isinstance(dataset, LabelNoiseError):
             job.failed = str(dataset)
             continue
-        try:
-            job.spec = specify(job.ask, dataset)
+        with _errors_naming(experiment):
+            job.spec = specify(job.ask, dataset, weights)
             if figure is not None:
                 check_classes(figure, job.cell, len(dataset.classes))
-        except LabelNoiseError as error:
-            raise LabelNoiseError(f"{experiment}: {error}") from error
+
+
+@contextmanager
+def _errors_naming(experiment: str) -> Iterator[None]:
+    try:
+        yield
+    except LabelNoiseError as error:
+        raise LabelNoiseError(f"{experiment}: {error}") from error
 
 
 def default_workers() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,24 @@ from torch import Tensor
 
 from labelnoise import dist, nets
 from labelnoise.data import Columns, read
-from labelnoise.data.augment import crop_and_flip
+from labelnoise.data.augment import crop_and_flip, crop_to
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import SCALES
 from labelnoise.data.stored import Inputs
-from labelnoise.data.train import Train
+from labelnoise.data.train import Augment, Train
 from labelnoise.engine import Held, fit
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import estimated_rate, estimator
 from labelnoise.experiment.header import header_of, samples_of
-from labelnoise.experiment.learners import new_learners
+from labelnoise.experiment.learners import new_learners, weights_file
 from labelnoise.experiment.machine import suitable_threads
 from labelnoise.experiment.parts import Parts, digest, divide, undivided
-from labelnoise.experiment.spec import Spec
+from labelnoise.experiment.spec import Spec, Training
 from labelnoise.experiment.supply import content_of, trusted_set, trusted_source
+from labelnoise.learner import Learner
 from labelnoise.method import Method
+from labelnoise.nets.weights import Weights, content
 from labelnoise.noise import parse
 from labelnoise.problem import Problem
 from labelnoise.record.run import HEADER, Row, Run, finished
@@ -50,6 +52,7 @@ def train(
     noise_rate: float | str | None = None,
     trusted: int | str | None = None,
     net: str = "auto",
+    weights: str | None = None,
     preset: str = "recommended",
     epochs: int | None = None,
     batch_size: int | None = None,
@@ -77,6 +80,7 @@ def train(
         trusted: For a method that needs verified samples: a file of them, or how many of the
             validation part to trust (by default all, where the true labels are known).
         net: A net's name, `auto`, or `package.module:name`.
+        weights: A file of weights for the net to begin with, here or in the data directory.
         preset: How to train.
         epochs: How long; by default the preset's.
         batch_size: By default the preset's.
@@ -103,7 +107,7 @@ def train(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
-        changes=changes or {},
+        changes={**(changes or {}), **({} if weights is None else {"weights": weights})},
         trace=trace,
         seed=seed,
         data_seed=data_seed,
@@ -121,8 +125,9 @@ def fulfil(
     watch: Watch | None = None,
 ) -> Run:
     """`train` what is asked."""
+    folder = None if data_dir is None else Path(data_dir)
     place = dist.agreed(lambda: device_named(device))
-    dataset, spec = dist.agreed(lambda: understand(ask, data_dir))
+    dataset, spec, weights = dist.agreed(lambda: understand(ask, folder))
     first = dist.from_first(spec.identity)
     dist.agreed(lambda: check_same(spec, first))
     path = Path(out) / spec.identity()
@@ -130,14 +135,14 @@ def fulfil(
         return done
     division = undivided if spec.whole else divide
     parts = division(dataset, parse(ask.noise), ask.data_seed)
-    return train_on(spec, Workplace(dataset, parts, place, Path(out), watch))
+    return train_on(spec, Workplace(dataset, parts, place, Path(out), watch, weights=weights))
 
 
-def understand(ask: Ask, data_dir: str | Path | None) -> tuple[Dataset, Spec]:
-    """The data that are asked for, and what is asked of them."""
-    check_words(ask)
-    dataset = read(ask.data, None if data_dir is None else Path(data_dir), ask.columns)
-    return dataset, specify(ask, dataset)
+def understand(ask: Ask, data_dir: Path | None) -> tuple[Dataset, Spec, Path | None]:
+    """The data that are asked for, what is asked of them, and the file of weights."""
+    weights = check_words(ask, data_dir)
+    dataset = read(ask.data, data_dir, ask.columns)
+    return dataset, specify(ask, dataset, weights), weights
 
 
 def check_same(spec: Spec, first: str) -> None:
@@ -149,23 +154,26 @@ def check_same(spec: Spec, first: str) -> None:
         )
 
 
-def check_words(ask: Ask) -> None:
-    """Say what is misspelt at once, not after a download."""
-    ask.without_data()
+def check_words(ask: Ask, data_dir: Path | None = None) -> Path | None:
+    """Say what is misspelt or missing at once, not after a download: the file of weights."""
+    spec = ask.without_data()
     if ask.net != "auto":
         nets.net_named(ask.net)
+    return weights_file(spec, data_dir)
 
 
-def specify(ask: Ask, dataset: Dataset) -> Spec:
-    """What an ask means on its data."""
-    shape = tuple(dataset.inputs.shape[1:])
+def specify(ask: Ask, dataset: Dataset, weights: Path | None = None) -> Spec:
+    """What an ask means on its data, with the weights that `check_words` has found."""
+    shape = ask.without_data().training.sees(tuple(dataset.inputs.shape[1:]))
     net = nets.auto(shape) if ask.net == "auto" else ask.net
     noise = parse(ask.noise)
     known = noise.planted or dataset.verified
     source = trusted_source(ask.trusted, ask.method, known=known)
     spec = ask.spec(
         dataset=dataset.name,
-        digest=digest(dataset, noise.content, nets.content(net), content_of(source)),
+        digest=digest(
+            dataset, noise.content, nets.content(net), content_of(source), content(weights)
+        ),
         net=net,
         known=known,
     )
@@ -186,6 +194,7 @@ class Workplace:
         watch: Is told of every epoch.
         folder: The run's own folder, if it is not to be named after its spec.
         prepare: What is made of the method before it trains.
+        weights: The file that networks begin with, if any.
     """
 
     dataset: Dataset
@@ -195,20 +204,32 @@ class Workplace:
     watch: Watch | None = None
     folder: Path | None = None
     prepare: Callable[[Method], Method] = lambda method: method
+    weights: Path | None = None
 
 
 def train_on(spec: Spec, place: Workplace, patience: float = 0) -> Run:
     """Train what the spec says, or go on with it, where everything is at hand."""
     shape, classes = tuple(place.dataset.inputs.shape[1:]), len(place.dataset.classes)
-    network = new_learners(spec, shape, classes)().network
-    with suitable_threads(network, shape, spec.training.batch_size):
-        return _train_on(spec, place, patience)
+    weights = None if place.weights is None else Weights.read(place.weights)
+    learners = new_learners(spec, shape, classes, place.device, weights)
+    first = learners()
+    with suitable_threads(first.network, spec.training.sees(shape), spec.training.batch_size):
+        return _train_on(spec, place, patience, _one_before(first, learners))
 
 
-def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
+def _one_before(first: Learner, others: Callable[[], Learner]) -> Callable[[], Learner]:
+    """A maker of learners that was asked once already."""
+    waiting = [first]
+    return lambda: waiting.pop() if waiting else others()
+
+
+def _train_on(
+    spec: Spec, place: Workplace, patience: float, new_learner: Callable[[], Learner]
+) -> Run:
     dataset, parts, device, watch = place.dataset, place.parts, place.device, place.watch
     path = place.folder or place.out / spec.identity()
     scaling = SCALES[spec.training.scale](parts.train.inputs).to(device)
+    scaling = replace(scaling, crop=spec.training.crop)
     num_classes = len(dataset.classes)
     training = Train(
         inputs=parts.train.inputs.to(device),
@@ -216,7 +237,7 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
         scaling=scaling,
         batch_size=spec.training.batch_size,
         seed=spec.seed,
-        augment=crop_and_flip if spec.training.augment else None,
+        augment=_augment(spec.training),
         rank=dist.rank(),
         world=dist.processes(),
     )
@@ -224,7 +245,7 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
     problem = Problem(
         labels=training.labels,
         num_classes=num_classes,
-        new_learner=new_learners(spec, tuple(dataset.inputs.shape[1:]), num_classes, device),
+        new_learner=new_learner,
         generator=stream(spec.seed, "method"),
         noise_rate=_noise_rate(spec, place),
         trusted=supply.as_train(training),
@@ -252,6 +273,13 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
             watch=None if watch is None else partial(watch, spec),
         )
         return journal.finish(samples_of(parts.train, tally))
+
+
+def _augment(training: Training) -> Augment | None:
+    """What happens to mini-batches at random."""
+    if not training.augment:
+        return None
+    return crop_and_flip if training.crop is None else crop_to(training.crop)
 
 
 def _held(inputs: Inputs, labels: Tensor, device: torch.device) -> Held | None:

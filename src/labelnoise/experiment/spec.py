@@ -28,7 +28,7 @@ from pydantic import (
 from labelnoise.data import base_of
 from labelnoise.data.scale import SCALES
 from labelnoise.errors import LabelNoiseError, unknown
-from labelnoise.learner import OPTIMISERS, SCHEDULES, Recipe
+from labelnoise.learner import OPTIMISERS, SCHEDULES, Recipe, milestones_go_with_steps
 from labelnoise.method import Method
 from labelnoise.methods import method_named
 
@@ -36,6 +36,7 @@ LATER = (  # fields of a training that came after there were runs
     *("crop", "weights", "milestones", "decay", "classes_per_batch"),
     *("accumulate", "precision", "processes", "scope"),
 )
+NONE = "none"
 LONGEST = 80  # letters of a data set's name, with its changes, in the name of a directory
 
 Setting = bool | int | float | str | None
@@ -65,6 +66,16 @@ class Training(BaseModel):
     processes: PositiveInt = 1  # that train together, each with mini-batches of its own
     scope: Literal["global", "local"] = "global"  # of statistics over those mini-batches
 
+    @field_validator("weights")
+    @classmethod
+    def _none_is_a_word(cls, weights: str | None) -> str | None:
+        return None if weights == NONE else weights  # TOML has no null
+
+    @field_validator("milestones")
+    @classmethod
+    def _in_order(cls, milestones: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(milestones))
+
     def recipe(self) -> Recipe:
         """The part that a learner needs."""
         return Recipe(
@@ -75,7 +86,20 @@ class Training(BaseModel):
             epochs=self.epochs,
             accumulate=self.accumulate,
             precision=self.precision,
+            milestones=self.milestones,
+            decay=self.decay,
         )
+
+    def sees(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of what a network sees of inputs of this shape."""
+        if self.crop is None:
+            return tuple(shape)
+        if len(shape) != 3 or min(shape[1:]) < self.crop:
+            raise LabelNoiseError(
+                f"crop {self.crop} needs images of at least {self.crop}x{self.crop} pixels, the "
+                f"data have {'x'.join(map(str, shape))}: choose a smaller crop, or leave it out"
+            )
+        return (shape[0], self.crop, self.crop)
 
 
 class Spec(BaseModel):
@@ -172,7 +196,7 @@ def preset_training(preset: str, changes: Mapping[str, Any]) -> Training:
     """How a preset trains on data that it has no word about, but for what is changed."""
     chosen = presets()[preset]
     known = {key: value for key, value in chosen.items() if key in Training.model_fields}
-    return _validated(Training, {**known, **changes})
+    return _training({**known, **changes})
 
 
 def expand(
@@ -236,13 +260,20 @@ def expand(
         "trusted": trusted,
         "net": net,
         "preset": preset,
-        "training": _validated(Training, training),
+        "training": _training(training),
         "trace": tuple(sorted(set(trace))),
         "seed": seed,
         "data_seed": data_seed,
         "whole": whole,
     }
     return _validated(Spec, spec)
+
+
+def _training(values: Mapping[str, Any]) -> Training:
+    """A training, each field right by itself and together with the others."""
+    training = _validated(Training, values)
+    milestones_go_with_steps(training.schedule, training.milestones)
+    return training
 
 
 Model = TypeVar("Model", bound=BaseModel)

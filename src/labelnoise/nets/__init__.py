@@ -22,21 +22,36 @@ from labelnoise.errors import LabelNoiseError, unknown
 from labelnoise.nets.cnn import cnn
 from labelnoise.nets.lenet import lenet
 from labelnoise.nets.mlp import mlp
+from labelnoise.nets.resnet import resnet18, resnet34, resnet50
 
 Build = Callable[[Sequence[int], int], nn.Module]
 
 
 class Net(NamedTuple):
-    """A network's builder and the line that explains it."""
+    """A network's builder, the line that explains it, and where to get weights for it."""
 
     build: Build
     explains: str
+    weights: str = ""
 
+
+TORCHVISION = "https://download.pytorch.org/models/"
 
 NETS = {
     "mlp": Net(mlp, "one hidden layer of 256 units; the paper's net for MNIST"),
     "cnn": Net(cnn, "four 3x3 convolutions with batch norm; the paper's net for CIFAR-10"),
     "lenet": Net(lenet, "LeNet-5 with ReLU and max pooling"),
+    "resnet18": Net(
+        resnet18, "residual, 18 layers; takes --weights", f"{TORCHVISION}resnet18-f37072fd.pth"
+    ),
+    "resnet34": Net(
+        resnet34, "residual, 34 layers; takes --weights", f"{TORCHVISION}resnet34-b627a593.pth"
+    ),
+    "resnet50": Net(
+        resnet50,
+        "residual, 50 layers; takes --weights; the paper's net for Clothing-1M and Food-101N",
+        f"{TORCHVISION}resnet50-0676ba61.pth",
+    ),
 }
 
 
