@@ -27,7 +27,7 @@ from labelnoise.seeds import derive
 
 EVALUATION_BATCH = {"cpu": 256}  # samples at a time: there, activations stay in the caches
 LARGEST_BATCH = 2048  # anywhere else
-LARGEST_CHUNK = 2**23  # numbers of inputs at a time, whatever their size: 42 images of 3x256x256
+LARGEST_VALUES = 1 << 25  # numbers in a batch: 128 MB of large images, before the first layer
 TESTED = ("test_accuracy", "test_accuracy_mean", "test_accuracy_balanced")
 
 
@@ -112,7 +112,7 @@ def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scali
     Where several processes train together, each does its part, and all have the whole.
     """
     size = EVALUATION_BATCH.get(inputs.device.type, LARGEST_BATCH)
-    size = max(1, min(size, LARGEST_CHUNK // max(1, inputs.shape[1:].numel())))
+    size = max(1, min(size, LARGEST_VALUES // max(1, inputs.shape[1:].numel())))
     shared = 1 < dist.processes() <= len(inputs)
     chunks = walk(inputs[dist.part(len(inputs))] if shared else inputs, size)
     found = torch.cat([forward(scaling(chunk)) for chunk in chunks])
