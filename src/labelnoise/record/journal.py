@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from labelnoise.errors import LabelNoiseError
+from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import mendable, write_atomically
 from labelnoise.record.run import (
     CHECKPOINT,
@@ -28,6 +29,7 @@ from labelnoise.record.run import (
     HEADER,
     LOCK,
     SAMPLES,
+    SKIPPED,
     Row,
     Run,
     load_checkpoint,
@@ -99,8 +101,12 @@ class Journal:
         tally.load_state_dict(state["tally"])
         return rows
 
-    def commit(self, row: Row, method: Stateful, tally: Stateful) -> None:
-        """Finish an epoch."""
+    def commit(
+        self, row: Row, method: Stateful, tally: Stateful, skipped: Mapping[str, str] | None = None
+    ) -> None:
+        """Finish an epoch; `skipped` are all files so far that could not be read, and why."""
+        if skipped:
+            write_csv(self.path / SKIPPED, ("file", "why"), skipped.items())
         state = {
             "row": json.dumps(row),
             "method": method.state_dict(),
