@@ -35,13 +35,13 @@ def read_animal10n(data_dir: Path | None = None) -> Dataset:
     """Read ANIMAL-10N."""
     root = LAYOUT.find(data_dir).root
     train, test = _listed(root, TRAIN), _listed(root, TEST)
-    inputs = files_of(root, train.names, FORM, "stretch")
+    inputs, test_inputs = files_of(root, (train, test), FORM, "stretch")
     return Dataset(
         name="animal10n",
         inputs=inputs,
         labels=train.labels,
         classes=CLASSES,
-        test_inputs=files_of(root, test.names, FORM, "stretch"),
+        test_inputs=test_inputs,
         test_labels=test.labels,
         ids=ids_of(inputs),
     )

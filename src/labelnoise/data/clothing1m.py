@@ -90,7 +90,7 @@ def _read(
         *(present(found.root, part, LAYOUT.origin) for part in (listed, validation, test)),
         strict=True,
     )
-    inputs, *held = (files_of(found.root, part.names, FORM, "stretch") for part in kept)
+    inputs, *held = files_of(found.root, kept, FORM, "stretch")
     given = kept[0].labels
     if choose is not None:
         rows = choose(kept[0], len(classes))

@@ -64,9 +64,8 @@ def read_food101n(data_dir: Path | None = None) -> Dataset:
         *(present(root, part, LAYOUT.origin) for root, part in zip(roots, listed, strict=True)),
         strict=True,
     )
-    inputs, validation, test_inputs = (
-        files_of(root, part.names, FORM, "cover") for root, part in zip(roots, kept, strict=True)
-    )
+    inputs, validation = files_of(found.root, kept[:2], FORM, "cover")
+    (test_inputs,) = files_of(tested.root, kept[2:], FORM, "cover")
     return Dataset(
         name="food101n",
         inputs=inputs,

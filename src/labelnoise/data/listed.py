@@ -186,11 +186,16 @@ def present(root: Path, listed: Labelled, origin: str) -> tuple[Labelled, tuple[
     return listed.where(keep), tuple(map(plain_text, lost_names))
 
 
-def files_of(root: Path, names: Sequence[bytes], form: Form, fit: Fit) -> Inputs:
-    """Images that are decoded when they are needed, of which none was opened yet."""
-    kept = Names(names)
-    files = Files(str(root), kept, torch.arange(len(kept)), form, fit=fit, unseen=True)
-    return cast(Inputs, files)
+def files_of(root: Path, parts: Sequence[Labelled], form: Form, fit: Fit) -> list[Inputs]:
+    """Images that are decoded when they are needed, of which none was opened yet, part by part."""
+    names = Names([name for part in parts for name in part.names])
+    files = Files(str(root), names, torch.arange(len(names)), form, fit=fit, unseen=True)
+    ends = np.cumsum([len(part.names) for part in parts]).tolist()
+    # Parts of one folder know of each other's broken files, and warn but once.
+    return [
+        cast(Inputs, files[end - len(part.names) : end])
+        for part, end in zip(parts, ends, strict=True)
+    ]
 
 
 def ids_of(inputs: Inputs) -> Sequence[str]:

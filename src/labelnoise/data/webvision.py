@@ -37,7 +37,7 @@ def read_webvision(data_dir: Path | None = None) -> Dataset:
         _first(read_labels(found.files[TEST], None, b"val_images_256/"), found.files[TEST]),
     )
     kept, skipped = zip(*(present(found.root, part, LAYOUT.origin) for part in listed), strict=True)
-    inputs, test_inputs = (files_of(found.root, part.names, FORM, "cover") for part in kept)
+    inputs, test_inputs = files_of(found.root, kept, FORM, "cover")
     return Dataset(
         name="webvision-mini",
         inputs=inputs,
