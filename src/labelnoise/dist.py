@@ -176,6 +176,15 @@ def agreed(make: Callable[[], Answer]) -> Answer:
     return cast(Answer, made)
 
 
+def everyones(thing: Answer) -> list[Answer]:
+    """What every process has, in the order of their ranks, on all of them."""
+    if processes() == 1:
+        return [thing]
+    found: list[Any] = [None] * processes()
+    distributed.all_gather_object(found, thing)
+    return found
+
+
 def collected(thing: Answer) -> list[Answer]:
     """What every process has, in the order of their ranks, on the first of them."""
     if processes() == 1:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelnoise import dist
 from labelnoise.data.scale import Scaling
-from labelnoise.data.stored import Inputs, walk
+from labelnoise.data.stored import Inputs, broken, readable, unread, walk
 from labelnoise.data.train import Train
 from labelnoise.errors import LabelNoiseError
 from labelnoise.method import Method
@@ -98,9 +98,12 @@ def fit(
                 learner.advance(loss)
             row["train_seconds"] = trained - begin
             row["evaluation_seconds"] = perf_counter() - trained
+            skipped = unread(train.inputs, *(held.inputs for held in (validation, test) if held))
+            if skipped:
+                row["skipped"] = len(skipped)
             rows.append(row)
             if journal is not None:
-                journal.commit(row, method, tally)
+                journal.commit(row, method, tally, skipped)
             if watch is not None:
                 watch(row)
     return rows, tally
@@ -116,7 +119,11 @@ def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scali
     shared = 1 < dist.processes() <= len(inputs)
     chunks = walk(inputs[dist.part(len(inputs))] if shared else inputs, size)
     found = torch.cat([forward(scaling(chunk)) for chunk in chunks])
-    return dist.gathered(found) if shared else found
+    if not shared:
+        return found
+    for others in dist.everyones(broken(inputs)):  # what one could not read, all leave out
+        broken(inputs).update(others)
+    return dist.gathered(found)
 
 
 def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list[float], Row]:
@@ -125,10 +132,10 @@ def _validate(method: Method, scaling: Scaling, held: Held | None) -> tuple[list
         return [], {"validation_loss": None, "validation_accuracy": None}
     losses, accuracies = [], []
     for opinion in method.opinions():
-        scores = evaluate(opinion, held.inputs, scaling)
+        scores, labels = _read(held, evaluate(opinion, held.inputs, scaling))
         with dist.alone():  # each process has all scores
-            losses.append(float(method.validation_loss(scores, held.labels)))
-        accuracies.append(float(accuracy(scores.argmax(dim=1).cpu(), held.labels.cpu())))
+            losses.append(float(method.validation_loss(scores, labels)))
+        accuracies.append(float(accuracy(scores.argmax(dim=1).cpu(), labels.cpu())))
     return losses, {"validation_loss": mean(losses), "validation_accuracy": mean(accuracies)}
 
 
@@ -142,11 +149,24 @@ def _test(method: Method, scaling: Scaling, held: Held | None, num_classes: int)
         return dict.fromkeys(TESTED)
     plain, balanced = [], []
     for opinion in method.opinions():
-        predicted = evaluate(opinion, held.inputs, scaling).argmax(dim=1).cpu()
-        plain.append(float(accuracy(predicted, held.labels.cpu())))
-        balanced.append(float(balanced_accuracy(predicted, held.labels.cpu(), num_classes)))
+        scores, labels = _read(held, evaluate(opinion, held.inputs, scaling))
+        predicted, right = scores.argmax(dim=1).cpu(), labels.cpu()
+        plain.append(float(accuracy(predicted, right)))
+        balanced.append(float(balanced_accuracy(predicted, right, num_classes)))
     better = plain.index(max(plain))
     return dict(zip(TESTED, (plain[better], mean(plain), balanced[better]), strict=True))
+
+
+def _read(held: Held, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and labels of the rows whose files could be read."""
+    keep = readable(held.inputs)
+    if keep is None:
+        return scores, held.labels
+    if not keep.any():
+        name, why = next(iter(unread(held.inputs).items()))
+        raise LabelNoiseError(f"none of the images to validate or test can be read: {name} ({why})")
+    here = keep.to(scores.device)
+    return scores[here], held.labels[here]
 
 
 def _check(losses: list[float], epoch: int) -> None:

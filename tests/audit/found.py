@@ -30,7 +30,7 @@ def findings_of(
     transition = np.eye(classes) * 0.9 + 0.1 / classes
     return Findings(
         classes=dataset.classes,
-        ids=dataset.ids or tuple(map(str, range(count))),
+        ids=tuple(dataset.ids) or tuple(map(str, range(count))),
         given=labels.astype(np.int64),
         quality=quality,
         predicted=predicted.astype(np.int64),

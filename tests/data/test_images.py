@@ -246,3 +246,47 @@ def test_pillow_is_not_needed_to_start() -> None:
     program = "import sys, labelnoise, labelnoise.cli; print('PIL' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("size", [(40, 20), (20, 40), (800, 400)])
+def test_the_middle_covers_what_is_asked_for(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The sides that stick out are red; stretched, they are seen, covered, they are not."""
+    width, height = size
+    image = Image.new("RGB", size, "red")
+    short = min(size)
+    image.paste(
+        "blue",
+        ((width - short) // 2, (height - short) // 2, (width + short) // 2, (height + short) // 2),
+    )
+    path = str(save(tmp_path / "a.jpg", image, quality=95, subsampling=0))
+    red, _, blue = decode(path, (3, 16, 16), "cover").astype(int)
+    assert blue[1:-1, 1:-1].min() > 180  # resized pixels reach over the edge a little
+    assert red[1:-1, 1:-1].max() < 80
+    assert decode(path, (3, 16, 16), "stretch")[0].max() > 200
+
+
+def test_the_middle_of_an_image_of_the_right_proportions_is_all_of_it(tmp_path: Path) -> None:
+    path = str(save(tmp_path / "a.png", noise(30, 30)))
+    assert (decode(path, (3, 7, 7), "cover") == decode(path, (3, 7, 7), "stretch")).all()
+
+
+def test_jpeg_is_decoded_at_a_reduced_scale_when_it_covers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(save(tmp_path / "a.jpg", noise(640, 960)))
+    loaded = []
+    load = Image.Image.load
+
+    def noting(image: Image.Image) -> object:
+        loaded.append(image.size)
+        return load(image)
+
+    monkeypatch.setattr(Image.Image, "load", noting)
+    decode(path, (3, 64, 64), "cover")
+    assert (240, 160) in loaded
+
+
+def test_four_inks_are_colours(tmp_path: Path) -> None:
+    image = Image.new("RGB", (8, 8), (200, 30, 60)).convert("CMYK")
+    found = decode(str(save(tmp_path / "inks.jpg", image, quality=95)), (3, 4, 4))
+    assert np.abs(found[:, 1, 1].astype(int) - [200, 30, 60]).max() < 12

@@ -8,7 +8,13 @@ import pytest
 from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
-NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
+NAMES = [
+    *("digits", "mnist", "fashion-mnist", "cifar10", "cifar100"),
+    *("cifar10n-aggregate", "cifar10n-random1", "cifar10n-random2", "cifar10n-random3"),
+    *("cifar10n-worst", "cifar100n", "animal10n"),
+    *("clothing1m", "clothing1m-balanced", "clothing1m-clean", "food101n", "webvision-mini"),
+    *("breast-cancer", "hundred", "rare"),
+]
 UNDERSTOOD = (
     "give a .npz, .npy, .csv, .tsv or .parquet file, a folder of class folders, "
     f"or one of {', '.join(NAMES)}"

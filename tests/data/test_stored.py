@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -9,13 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from labelnoise import engine
+from labelnoise.data import stored
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.folder import read_folder
-from labelnoise.data.scale import SCALES, standardised
-from labelnoise.data.stored import FEW, Files, Names, fetch, values, walk
+from labelnoise.data.scale import SCALES, raw, standardised
+from labelnoise.data.stored import FEW, Files, Names, fetch, readable, unread, values, walk
 from labelnoise.data.train import Train
-from labelnoise.engine import evaluate
+from labelnoise.engine import Held, evaluate
 from labelnoise.errors import LabelNoiseError
 from labelnoise.noise import parse
 
@@ -145,26 +148,83 @@ def test_evaluation_is_the_same(pair: tuple[Dataset, Dataset]) -> None:
     assert one.equal(other)
 
 
-def test_a_file_that_breaks_later_is_a_black_image(tmp_path: Path) -> None:
+def test_a_file_that_breaks_later_is_left_out(tmp_path: Path) -> None:
     dataset = read_folder(coloured(tmp_path, each=4), memory=0)
     files = files_of(dataset)
     before = torch.cat(list(walk(dataset.inputs, 5)))
+    assert readable(dataset.inputs) is None
     (tmp_path / "blue/001.png").unlink()
     (tmp_path / "red/003.png").write_bytes(b"overwritten")
-    with pytest.warns(
-        UserWarning, match=r"blue/001.png can no longer be read \(No such file"
-    ) as said:
+    with pytest.warns(UserWarning, match=r"blue/001.png cannot be read \(No such file") as said:
         found = torch.cat(list(walk(dataset.inputs, 5)))
     assert len(said) == 1
-    assert not found[[1, 11]].any()
     left = [row for row in range(12) if row not in {1, 11}]
+    assert cast(Tensor, readable(dataset.inputs)).nonzero().flatten().tolist() == left
     assert found[left].equal(before[left])
-    assert list(files.broken) == ["blue/001.png", "red/003.png"]
+    assert unread(dataset.inputs) == {
+        "blue/001.png": "No such file or directory",
+        "red/003.png": "no image",
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # said once, of all parts
         part = dataset.inputs[torch.tensor([1, 0])]
         assert values(part, torch.arange(2))[1].equal(before[0])
     assert cast(Files, part).broken is files.broken
+    assert cast(Tensor, readable(part)).tolist() == [False, True]
+    assert cast(Tensor, readable(part, torch.tensor([1]))).tolist() == [True]
+
+
+def broken_train(root: Path, rows: int, batch_size: int, bad: set[int]) -> Train:
+    """Files of which some break after they were read once; labels are the rows' numbers."""
+    for number in range(rows):
+        save(root / f"{'ab'[number % 2]}/{number:03d}.png", noise(4, 4, seed=number))
+    dataset = read_folder(root, memory=0)
+    for row in bad:
+        (root / dataset.ids[row]).write_bytes(b"broken")
+    return Train(dataset.inputs, torch.arange(rows), raw(dataset.inputs), batch_size, seed=0)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_batches_are_without_what_cannot_be_read(tmp_path: Path) -> None:
+    train = broken_train(tmp_path, 20, 4, {3, 8})
+    left = {*range(20)} - {3, 8}
+    for walk_over in (train.batches(0, 2), train.scan()):
+        batches = list(walk_over)
+        assert {row for batch in batches for row in batch.index.tolist()} == left
+        assert all(len(batch.index) == len(batch.inputs) == len(batch.labels) for batch in batches)
+        assert all(batch.labels.equal(batch.index) for batch in batches)
+        assert all(batch.inputs.flatten(1).any(1).all() for batch in batches)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_a_batch_of_which_nothing_or_one_row_is_left_is_no_batch(tmp_path: Path) -> None:
+    train = broken_train(tmp_path, 12, 4, {0, 1, 2, 3, 4, 5, 6})
+    assert [batch.index.tolist() for batch in train.scan()] == [[8, 9, 10, 11]]
+    forever = train.forever(4)
+    drawn = [next(forever).index for _ in range(9)]
+    assert all(len(index) > 1 and int(index.min()) > 6 for index in drawn)
+    forever.load_state_dict({"drawn": 0})
+    assert all(next(forever).index.equal(index) for index in drawn)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_without_any_image_there_is_nothing_to_train_on(tmp_path: Path) -> None:
+    train = broken_train(tmp_path, 6, 4, {*range(6)})
+    for walk_over in (train.batches(0), train.scan(), train.forever(2)):
+        with pytest.raises(LabelNoiseError, match=r"none of the images can be read: .* \(no image"):
+            list(islice(walk_over, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_evaluation_leaves_out_what_cannot_be_read(tmp_path: Path) -> None:
+    train = broken_train(tmp_path, 6, 4, {2, 5})
+    labels = torch.tensor([0, 1, 1, 0, 1, 0])
+    held = Held(train.inputs, labels)
+    scores = torch.nn.functional.one_hot(torch.tensor([0, 1, 0, 0, 1, 1])).float()
+    list(walk(train.inputs, 4))
+    found, right = engine._read(held, scores)
+    assert found.equal(scores[[0, 1, 3, 4]])
+    assert right.tolist() == [0, 1, 0, 1]
 
 
 def test_a_file_that_breaks_does_not_end_the_workers(tmp_path: Path) -> None:
@@ -172,10 +232,21 @@ def test_a_file_that_breaks_does_not_end_the_workers(tmp_path: Path) -> None:
         save(tmp_path / f"{'ab'[number % 2]}/{number}.png", noise(4, 4, seed=number))
     dataset = read_folder(tmp_path, memory=0)
     (tmp_path / "a/100.png").unlink()
-    with pytest.warns(UserWarning, match=r"a/100.png can no longer be read"):
+    with pytest.warns(UserWarning, match=r"a/100.png cannot be read"):
         found = torch.cat(list(walk(dataset.inputs, 16)))
     assert len(found) == 300
-    assert int((found.flatten(1).sum(1) == 0).sum()) == 1
+    assert int(cast(Tensor, readable(dataset.inputs)).sum()) == 299
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_pixels_come_by_shared_memory_or_by_a_pipe(
+    pair: tuple[Dataset, Dataset], monkeypatch: pytest.MonkeyPatch, shares: bool
+) -> None:
+    """The second is the way where workers are no copies of this process."""
+    monkeypatch.setattr(stored, "copies", lambda: shares)
+    monkeypatch.setattr(stored, "PIECE", 5)  # many more pieces than there is shared memory for
+    tensor, files = (dataset.inputs for dataset in pair)
+    assert torch.cat(list(walk(files, 13))).equal(tensor)
 
 
 def test_instance_noise_needs_inputs_in_memory(pair: tuple[Dataset, Dataset]) -> None:

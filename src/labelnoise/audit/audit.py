@@ -198,7 +198,7 @@ def findings_of_run(run: Run, dataset: Dataset) -> Findings:
             f"{run.path} has seen {len(found.given)} of {len(dataset.labels)} rows: delete it and "
             "audit again"
         )
-    return replace(found, ids=dataset.ids) if dataset.ids else found
+    return replace(found, ids=tuple(dataset.ids)) if dataset.ids else found
 
 
 def against(findings: Findings, truth: NDArray[np.int64]) -> dict[str, float | None]:

@@ -8,16 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from labelnoise.data.animal10n import read_animal10n
 from labelnoise.data.cifar10 import read_cifar10
+from labelnoise.data.cifar100 import read_cifar100
+from labelnoise.data.cifarn import CIFAR10N, CIFAR100N, Human, read_human
+from labelnoise.data.clothing1m import read_balanced, read_clean, read_clothing1m
 from labelnoise.data.columns import Columns
 from labelnoise.data.dataset import Dataset, Known, Rows
 from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
+from labelnoise.data.food101n import read_food101n
 from labelnoise.data.formats import FORMATS, format_of
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.split import Split, paper_split, stratified_split
 from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
+from labelnoise.data.webvision import read_webvision
 from labelnoise.errors import LabelNoiseError, unknown
 
 __all__ = [
@@ -51,6 +57,10 @@ class Source:
     read: Callable[[Path | None], Dataset]
 
 
+def _human(name: str, source: Human, key: str, explains: str) -> Source:
+    return Source(name, explains, partial(read_human, source, name, key))
+
+
 DATASETS: dict[str, Source] = {
     source.name: source
     for source in (
@@ -58,6 +68,19 @@ DATASETS: dict[str, Source] = {
         Source("mnist", "70,000 handwritten digits, 28x28 grey", partial(read_idx, MNIST)),
         Source("fashion-mnist", "70,000 clothes, 28x28 grey", partial(read_idx, FASHION_MNIST)),
         Source("cifar10", "60,000 photographs of ten kinds, 32x32 colour", read_cifar10),
+        Source("cifar100", "60,000 photographs of a hundred kinds, 32x32 colour", read_cifar100),
+        _human("cifar10n-aggregate", CIFAR10N, "aggre_label", "people's labels, best of three"),
+        _human("cifar10n-random1", CIFAR10N, "random_label1", "cifar10 as one person labelled it"),
+        _human("cifar10n-random2", CIFAR10N, "random_label2", "likewise, another person"),
+        _human("cifar10n-random3", CIFAR10N, "random_label3", "likewise, a third person"),
+        _human("cifar10n-worst", CIFAR10N, "worse_label", "people's labels, a wrong one if any is"),
+        _human("cifar100n", CIFAR100N, "noisy_label", "cifar100 as people labelled it"),
+        Source("animal10n", "55,000 animals of ten kinds that look alike, 64x64", read_animal10n),
+        Source("clothing1m", "a million clothes of 14 kinds, labels by text", read_clothing1m),
+        Source("clothing1m-balanced", "265,664 of them, as many of a kind", read_balanced),
+        Source("clothing1m-clean", "47,570 clothes with verified labels", read_clean),
+        Source("food101n", "310,009 dishes of 101 kinds, from the web", read_food101n),
+        Source("webvision-mini", "65,944 images of 50 kinds, from the web", read_webvision),
         Source("breast-cancer", "569 tumours, 30 measurements; comes along", read_breast_cancer),
         Source("hundred", "100 classes, 70,000 points of 20 numbers; drawn", read_hundred),
         Source("rare", "70,000 points of 20 numbers, one in ten positive; drawn", read_rare),

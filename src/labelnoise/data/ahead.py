@@ -21,7 +21,7 @@ from torch.utils.data import Dataset as Items
 
 Result = TypeVar("Result")
 
-MOST_WORKERS = 4  # more than a network on a few cores keeps up with
+MOST_WORKERS = 16  # even for large images; one core decodes hundreds of them a second
 WAITING = 2  # results that a worker makes in advance
 
 
@@ -32,12 +32,12 @@ def ahead(
 
     Args:
         work: What a worker does; it is sent to the workers once, and its results come back pickled
-            (not through shared memory, of which containers have little).
+            (not through named shared memory, of which containers have little).
         count: How many results there are.
         workers: How many processes; 0 does the work here, when it is asked for. By default as many
-            as there are cores, up to 4.
+            as there are cores for this process, up to 16.
     """
-    workers = min(possible() if workers is None else workers, count)
+    workers = started(workers, count)
     if workers == 0:
         yield from map(work, range(count))
         return
@@ -69,12 +69,30 @@ def ahead(
                 del results  # here, where nothing can happen to what it leaves behind
 
 
+def started(workers: int | None, count: int) -> int:
+    """How many processes `ahead` starts."""
+    return min(possible() if workers is None else workers, count)
+
+
+def under_way(workers: int | None, count: int) -> int:
+    """How many results of workers exist at a time at most, the last one that was given included."""
+    found = started(workers, count)
+    return found * WAITING + 1 if found else 0
+
+
 def possible() -> int:
     """How many worker processes make sense here."""
     if multiprocessing.current_process().daemon:  # a worker itself, which may have none
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(MOST_WORKERS, cores or 1)
+    # torchrun says how many processes train on this machine, each with workers of its own.
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(MOST_WORKERS, (cores or 1) // beside))
+
+
+def copies() -> bool:
+    """Whether workers start as copies of this process, which share its memory."""
+    return (_context() or multiprocessing.get_start_method()) == "fork"
 
 
 def _context() -> str | None:

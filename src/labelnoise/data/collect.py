@@ -73,8 +73,8 @@ def collect(
         if fits:
             pixels[chunk] = torch.from_numpy(decoded)
         if wrong:
-            faults |= wrong
-            readable[chunk] = torch.tensor([kept[int(row)] not in wrong for row in chunk])
+            faults |= {kept[row]: why for row, why in wrong.items()}
+            readable[list(wrong)] = False
     rows = files.rows[readable]
     if faults and not len(rows):
         raise LabelNoiseError(f"none of {len(kept)} images can be read: {_some(faults)}")

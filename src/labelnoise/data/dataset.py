@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from labelnoise.data.split import Split, stratified_split
-from labelnoise.data.stored import Inputs, walk
+from labelnoise.data.stored import Files, Inputs, walk
 
 HASHED = 4096  # rows at a time
 
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
     inputs: Inputs
     labels: Tensor | None
-    ids: tuple[str, ...] = ()
+    ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,9 @@ class Dataset:
         encoding: How columns became inputs, as plain JSON, so that new rows are treated alike; None
             where the inputs were stored as such.
         skipped: What could not be read and is therefore no row.
+        validation_inputs: The official validation part, if there is one; then all rows train.
+        validation_labels: Its labels, which are right.
+        truth: (rows,) the true labels of rows whose labels were given by others, where known.
     """
 
     name: str
@@ -79,27 +82,50 @@ class Dataset:
     flips: Mapping[int, int] | None = None
     verified: bool = False
     split: Split = stratified_split
-    ids: tuple[str, ...] = ()
+    ids: Sequence[str] = ()
     originals: Sequence[Mapping[str, str]] = ()
     encoding: Mapping[str, Any] | None = None
     skipped: tuple[str, ...] = ()
+    validation_inputs: Inputs | None = None
+    validation_labels: Tensor | None = None
+    truth: Tensor | None = None
 
     @property
     def known(self) -> Known:
         """What a model that is trained on it knows of it."""
         return Known(self.classes, self.encoding, tuple(self.inputs.shape[1:]))
 
+    @property
+    def knows_truth(self) -> bool:
+        """Whether the true labels are known even when no noise is planted."""
+        return self.verified or self.truth is not None
+
     @cached_property
     def fingerprint(self) -> Any:
         """A hash of the content so far, to copy and go on with; data sets are hashed only once."""
         state = hashlib.blake2b(digest_size=16)
-        for values in (self.inputs, self.labels, self.test_inputs, self.test_labels):
+        parts = (self.inputs, self.labels, self.test_inputs, self.test_labels)
+        official = (self.validation_inputs, self.validation_labels, self.truth)
+        for values in (*parts, *official):
             if values is not None:
                 state.update(f"{values.dtype}{tuple(values.shape)}".encode())
-                # Files by their pixels, too: where inputs lie does not make another data set.
-                for chunk in walk(values, HASHED):
-                    state.update(chunk.contiguous().numpy().data)
+                for chunk in _content(values):
+                    state.update(chunk)
         state.update("\0".join(self.classes).encode())
         if self.encoding is not None:  # a column may be renamed, and inputs stay
             state.update(json.dumps(self.encoding, sort_keys=True).encode())
         return state
+
+
+def _content(values: Inputs) -> Iterator[Any]:
+    """The bytes of inputs or labels.
+
+    Files by their pixels, too: where inputs lie does not make another data set. But a million files
+    that no one has opened are known by their names.
+    """
+    if isinstance(values, Files) and values.unseen:
+        yield values.fit.encode()
+        yield b"\0".join(map(values.names.encoded, values.rows.tolist()))
+        return
+    for chunk in walk(values, HASHED):
+        yield chunk.contiguous().numpy().data

@@ -86,6 +86,7 @@ def derive(dataset: Dataset, change: Change, name: str) -> Dataset:
         name=name,
         inputs=dataset.inputs[rows],
         labels=dataset.labels[rows],
+        truth=None if dataset.truth is None else dataset.truth[rows],
         ids=tuple(dataset.ids[row] if dataset.ids else str(row) for row in kept),
         originals=Chosen(dataset.originals, kept) if dataset.originals else (),
     )
@@ -105,10 +106,16 @@ def _merged(dataset: Dataset, groups: Sequence[Sequence[str]]) -> Dataset:
     if left and REST not in place:
         raise LabelNoiseError(f"no group has class {left[0]!r}: add /{REST}, or name it")
     new = torch.tensor([place.get(name, place.get(REST, -1)) for name in dataset.classes])
+
+    def merged(labels: Tensor | None) -> Tensor | None:
+        return None if labels is None else new[labels]
+
     return replace(
         dataset,
         labels=new[dataset.labels],
-        test_labels=None if dataset.test_labels is None else new[dataset.test_labels],
+        test_labels=merged(dataset.test_labels),
+        validation_labels=merged(dataset.validation_labels),
+        truth=merged(dataset.truth),
         classes=tuple("+".join(group) for group in groups),
         flips=None,
     )

@@ -2,7 +2,8 @@
 
 Colour is red, green, blue; cameras' orientation is applied; transparent parts are white; of an
 animation the first frame counts; 16 bits a channel become 8. Images of another size than asked for
-are resized, bilinear over all pixels that fall into one (so that small lines do not flicker).
+are resized, bilinear over all pixels that fall into one (so that small lines do not flicker): the
+whole image is stretched, or its middle, as wide or high as it is, covers what was asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from PIL import Image, UnidentifiedImageError
 Pixels = NDArray[np.uint8]
 Form = tuple[int, int, int]
 """Channels, height, width."""
+Fit = Literal["stretch", "cover"]
+"""How an image of other proportions becomes that high and wide."""
 
 SUFFIXES = frozenset(
     (
@@ -67,19 +70,31 @@ def look(path: str) -> Look:
         return Look(height, width, image.mode in GREY)
 
 
-def decode(path: str, form: Form) -> Pixels:
+def decode(path: str, form: Form, fit: Fit = "stretch") -> Pixels:
     """Read an image file as (channels, height, width) bytes, 1 channel or 3."""
     channels, height, width = form
     with _opened(path) as image:
         # JPEG can be decoded at a half, a quarter, an eighth; twice the size leaves room to smooth.
+        # Both sides stay at least that long, so that it is enough to cover, too.
         image.draft(None, (2 * max(height, width),) * 2)
         image.load()
-        turned = _turned(image)
-        plain = _plain(turned).convert("L" if channels == 1 else "RGB")
+        plain = _plain(_turned(image))
+        mode = "L" if channels == 1 else "RGB"
+        if plain.mode != mode:  # else it would be copied
+            plain = plain.convert(mode)
         if plain.size != (width, height):
-            plain = plain.resize((width, height), Image.Resampling.BILINEAR)
+            box = _middle(plain.size, (width, height)) if fit == "cover" else None
+            plain = plain.resize((width, height), Image.Resampling.BILINEAR, box)
         pixels = np.asarray(plain, dtype=np.uint8)
     return np.ascontiguousarray(pixels.reshape(height, width, channels).transpose(2, 0, 1))
+
+
+def _middle(size: tuple[int, int], asked: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Left, top, right, bottom of the largest part in the middle with the proportions asked for."""
+    share = min(size[0] / asked[0], size[1] / asked[1])
+    width, height = asked[0] * share, asked[1] * share
+    left, top = (size[0] - width) / 2, (size[1] - height) / 2
+    return left, top, min(left + width, size[0]), min(top + height, size[1])
 
 
 @contextmanager

@@ -9,12 +9,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from labelnoise.data.stored import Inputs, walk
+from labelnoise.data.stored import Files, Inputs, readable, walk
 from labelnoise.errors import LabelNoiseError
 
 PIXEL = 255.0  # the largest value of a byte
 # Of ImageNet's red, green and blue in [0, 1]: what pre-trained networks expect.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+ENOUGH = 4096  # images of a set too large to be read for its mean and deviation alone
+CHUNK = 4096  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,21 @@ def unit(inputs: Inputs) -> Scaling:
 
 def standardised(inputs: Inputs) -> Scaling:
     """Mean 0 and deviation 1 over the training part, by channel of images or by feature."""
+    if isinstance(inputs, Files) and inputs.unseen and len(inputs) > ENOUGH:
+        inputs = inputs[torch.linspace(0, len(inputs) - 1, ENOUGH).long()]
     dims = [0, *range(2, inputs.ndim)]
+    rows = 0
     total = squares = torch.zeros((), dtype=torch.float64)
     # A float64 copy of all pixels would take eight times the room.
-    for chunk in walk(inputs, 4096):
-        values = chunk.double()
+    read = 0
+    for chunk in walk(inputs, CHUNK):
+        keep = readable(inputs, torch.arange(read, read + len(chunk)))
+        read += len(chunk)
+        values = (chunk if keep is None else chunk[keep]).double()
+        rows += len(values)
         total = total + values.sum(dims, keepdim=True)
         squares = squares + values.square().sum(dims, keepdim=True)
-    count = inputs.numel() / inputs.shape[1]
+    count = max(1, rows) * inputs.shape[2:].numel()
     mean = total / count
     deviation = (squares / count - mean.square()).clamp(min=0).sqrt()
     # A constant feature says nothing; dividing by its deviation would make rounding shout.

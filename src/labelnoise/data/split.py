@@ -21,7 +21,7 @@ def paper_split(labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Ten
     order = torch.randperm(len(labels), generator=generator)
     cut = int(TRAIN_FRACTION * len(labels))
     train, rest = order[:cut], order[cut:]
-    return train, rest[_rank_in_class(labels[rest]) < VALIDATION_PER_CLASS]
+    return train, rest[rank_in_class(labels[rest]) < VALIDATION_PER_CLASS]
 
 
 def stratified_split(
@@ -33,11 +33,11 @@ def stratified_split(
     size = torch.bincount(shuffled)
     # At least one row of every class that has two, so that each class is seen in both parts.
     share = torch.where(size > 1, (size * fraction).long().clamp(min=1), 0)
-    held_out = _rank_in_class(shuffled) < share[shuffled]
+    held_out = rank_in_class(shuffled) < share[shuffled]
     return order[~held_out], order[held_out]
 
 
-def _rank_in_class(labels: Tensor) -> Tensor:
+def rank_in_class(labels: Tensor) -> Tensor:
     """How many earlier rows have the same label."""
     by_class = torch.argsort(labels, stable=True)
     size = torch.bincount(labels)

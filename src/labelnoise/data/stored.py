@@ -7,6 +7,7 @@ splits and training ask: a length, a shape, rows to choose, a device to go to. V
 
 from __future__ import annotations
 
+import mmap
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,20 +20,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from labelnoise.data.ahead import ahead
-from labelnoise.data.images import Form, Pixels, Unreadable, decode
+from labelnoise.data.ahead import ahead, copies, under_way
+from labelnoise.data.images import Fit, Form, Pixels, Unreadable, decode
 
 FEW = 256  # files that are decoded sooner than worker processes start
 PIECE = 256  # files of a chunk that one worker decodes, so that the others help
+PIECE_BYTES = 8 << 20  # that the pixels of a piece take at most: several are ready in advance
 
 
 class Names(Sequence[str]):
     """Many file names as one string of bytes: a million of them are no million objects."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str | bytes]) -> None:
         encoded = [os.fsencode(name) for name in names]
         self._bytes = b"".join(encoded)
-        self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        self._ends = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=self._ends[1:])
 
     def __len__(self) -> int:
         """How many there are."""
@@ -40,7 +43,26 @@ class Names(Sequence[str]):
 
     def __getitem__(self, row: int) -> str:  # type: ignore[override]
         """One of them."""
-        return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
+        return os.fsdecode(self.encoded(row))
+
+    def encoded(self, row: int) -> bytes:
+        """One of them as the system has it."""
+        return self._bytes[self._ends[row] : self._ends[row + 1]]
+
+
+class Called(Sequence[str]):
+    """What rows are called that are files: put together when it is looked at."""
+
+    def __init__(self, names: Names, rows: Tensor) -> None:
+        self._names, self._rows = names, rows
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._rows)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        """The name of one, as text that can be written anywhere."""
+        return _text(self._names.encoded(int(self._rows[range(len(self))[row]])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +75,10 @@ class Files:
         rows: (rows,) which of them these are.
         form: Channels, height and width that they are decoded to.
         device: Where their pixels go.
-        broken: Files that could be read once and no longer can, and why; shared by all parts.
+        broken: Which of the names cannot be read, and why, as far as they were looked at; shared
+            by all parts.
+        fit: How images of other proportions become as high and wide as `form` says.
+        unseen: Whether no file was opened yet: there are so many that their names must do.
     """
 
     root: str
@@ -61,7 +86,9 @@ class Files:
     rows: Tensor
     form: Form
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    broken: dict[str, str] = field(default_factory=dict)
+    broken: dict[int, str] = field(default_factory=dict)
+    fit: Fit = "stretch"
+    unseen: bool = False
 
     def __len__(self) -> int:
         """How many images there are."""
@@ -105,33 +132,62 @@ class Files:
         return replace(self, device=torch.device(device))
 
     def read(self, chunks: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The pixels of chosen rows, a tensor for every chunk; a broken file is a black image."""
-        pieces = [torch.split(chunk, PIECE) for chunk in chunks]
+        """The pixels of chosen rows, a tensor for every chunk.
+
+        A file that cannot be read is `broken` from then on and black here, for `readable` to leave
+        out.
+        """
+        pieces = [torch.split(chunk, self._piece) for chunk in chunks]
         decoded = self.decoded([piece for parts in pieces for piece in parts])
-        for parts in pieces:
-            found = []
+        # What lies in pinned memory goes to a GPU while this process does something else.
+        pinned = self.device.type == "cuda"
+        for chunk, parts in zip(chunks, pieces, strict=True):
+            whole = torch.empty((len(chunk), *self.form), dtype=torch.uint8, pin_memory=pinned)
+            begin = 0
             for pixels, faults in islice(decoded, len(parts)):
                 self._note(faults)
-                found.append(pixels)
-            whole = found[0] if len(found) == 1 else np.concatenate(found)
-            yield torch.from_numpy(whole).to(self.device)
+                whole[begin : begin + len(pixels)] = torch.from_numpy(pixels)
+                begin += len(pixels)
+            yield whole.to(self.device, non_blocking=pinned)
 
-    def _note(self, faults: Mapping[str, str]) -> None:
+    @property
+    def _piece(self) -> int:
+        """How many files a worker decodes at a time."""
+        channels, height, width = self.form
+        return max(1, min(PIECE, PIECE_BYTES // (channels * height * width)))
+
+    def _note(self, faults: Mapping[int, str]) -> None:
         """Remember what broke, and say so the first time."""
         if faults and not self.broken:
-            name, why = next(iter(faults.items()))
+            row, why = next(iter(faults.items()))
             warnings.warn(
-                f"{name} can no longer be read ({why}): a black image takes its place, and that of "
-                "any other that breaks from now on",
+                f"{_text(self.names.encoded(row))} cannot be read ({why}): it is left out, and so "
+                "is any other that cannot be read from now on",
                 stacklevel=4,
             )
         self.broken.update(faults)
 
-    def decoded(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Pixels, Mapping[str, str]]]:
-        """The pixels of every chunk, and which files of it cannot be read, and why."""
+    def readable(self, rows: Tensor | None = None) -> Tensor | None:
+        """(rows,) which of the chosen rows, or of all, are not `broken`; None if none is."""
+        if not self.broken:
+            return None
+        chosen = self.rows if rows is None else self.rows[rows.cpu()]
+        return torch.isin(chosen, torch.tensor(list(self.broken)), invert=True)
+
+    def decoded(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Pixels, Mapping[int, str]]]:
+        """The pixels of every chunk, and which names of it cannot be read, and why.
+
+        Pixels are there until the next ones are asked for.
+        """
         wanted = [self.rows[chunk.cpu()].numpy() for chunk in chunks]
         workers = 0 if sum(map(len, wanted)) <= FEW else None
-        return ahead(_Decode(self.root, self.names, self.form, wanted), len(wanted), workers)
+        work = _Decode(self.root, self.names, self.form, self.fit, wanted)
+        slots = work.shared(under_way(workers, len(wanted)))
+        if slots is None:
+            yield from ahead(work, len(wanted), workers)
+            return
+        for number, faults in enumerate(ahead(_Fill(work, slots), len(wanted), workers)):
+            yield slots[number % len(slots)][: len(wanted[number])], faults
 
 
 @dataclass(frozen=True)
@@ -141,19 +197,53 @@ class _Decode:
     root: str
     names: Names
     form: Form
+    fit: Fit
     chunks: Sequence[NDArray[np.int64]]
 
-    def __call__(self, number: int) -> tuple[Pixels, Mapping[str, str]]:
-        rows = self.chunks[number]
-        pixels = np.zeros((len(rows), *self.form), dtype=np.uint8)
+    def __call__(self, number: int) -> tuple[Pixels, Mapping[int, str]]:
+        pixels = np.empty((len(self.chunks[number]), *self.form), dtype=np.uint8)
+        return pixels, self.fill(number, pixels)
+
+    def fill(self, number: int, pixels: Pixels) -> Mapping[int, str]:
+        """Decode into memory that is there."""
         faults = {}
-        for place, row in enumerate(rows):
-            name = self.names[row]
+        for place, row in enumerate(self.chunks[number].tolist()):
+            path = os.path.join(self.root, self.names[row])
             try:
-                pixels[place] = decode(os.path.join(self.root, name), self.form)
+                pixels[place] = decode(path, self.form, self.fit)
             except Unreadable as error:
-                faults[name] = str(error)
-        return pixels, faults
+                pixels[place] = 0
+                faults[row] = str(error)
+        return faults
+
+    def shared(self, count: int) -> Pixels | None:
+        """Memory for `count` results that workers write and this process reads.
+
+        Nothing is then copied through a pipe. It has no name, so that it needs none of /dev/shm, of
+        which containers have little; only copies of this process know it.
+        """
+        if not (count and copies()):
+            return None
+        shape = (count, max(map(len, self.chunks)), *self.form)
+        try:
+            return np.frombuffer(mmap.mmap(-1, int(np.prod(shape))), np.uint8).reshape(shape)
+        except OSError:
+            return None
+
+
+@dataclass(frozen=True)
+class _Fill:
+    """What a worker does that shares memory."""
+
+    work: _Decode
+    slots: Pixels
+
+    def __call__(self, number: int) -> Mapping[int, str]:
+        return self.work.fill(number, self.slots[number % len(self.slots)])
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
 
 
 if TYPE_CHECKING:
@@ -180,3 +270,22 @@ def walk(inputs: Inputs, size: int) -> Iterator[Tensor]:
 def values(inputs: Inputs, rows: Tensor) -> Tensor:
     """The values of a few rows."""
     return next(iter(fetch(inputs, [rows.to(inputs.device)])))
+
+
+def readable(inputs: Inputs, rows: Tensor | None = None) -> Tensor | None:
+    """(rows,) which of the chosen rows, or of all, could be read when they were; None if all."""
+    return inputs.readable(rows) if isinstance(inputs, Files) else None
+
+
+def broken(inputs: Inputs) -> dict[int, str]:
+    """By name, which of their files could not be read, and why; to look at and to add to."""
+    return inputs.broken if isinstance(inputs, Files) else {}
+
+
+def unread(*parts: Inputs | None) -> dict[str, str]:
+    """The files of some parts that could not be read, and why."""
+    found: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part, Files):
+            found |= {_text(part.names.encoded(row)): why for row, why in part.broken.items()}
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from labelnoise.batch import Batch
 from labelnoise.data.scale import Scaling
-from labelnoise.data.stored import Inputs, fetch
+from labelnoise.data.stored import Inputs, fetch, readable, unread
+from labelnoise.errors import LabelNoiseError
 from labelnoise.seeds import stream
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -50,14 +51,15 @@ class Train:
         """All rows (or the chosen ones) in the random order of epoch `number`.
 
         The order depends on the seed and the epoch alone: a run that goes on in epoch 7 sees what
-        it would have seen without the stop.
+        it would have seen without the stop. A file that cannot be read is no row of its batch.
         """
         rows = torch.arange(len(self)) if rows is None else rows.cpu()
         order = rows[torch.randperm(len(rows), generator=stream(self.seed, "order", number))]
         chance = stream(self.seed, "augment", number, *self._apart())
         chunks = self._own(_chunks(order.to(self.labels.device), self.batch_size, self.world))
-        fetched = fetch(self.inputs, chunks)
-        for count, (index, stored) in enumerate(zip(chunks, fetched, strict=True)):
+        for count, (index, stored) in enumerate(self._read(chunks)):
+            if not len(index) and self.world == 1:  # with others, each takes part in every step
+                continue
             yield Batch(
                 views=tuple(self._view(stored, chance) for _ in range(views)),
                 labels=self.labels.index_select(0, index),
@@ -76,15 +78,33 @@ class Train:
     def whole(self) -> Batch:
         """All rows as one batch, in order, without augmentation; of several processes, its part."""
         (index,) = self._own([torch.arange(len(self), device=self.labels.device)])
-        stored = next(iter(fetch(self.inputs, [index])))
+        index, stored = next(self._read([index]))
         return Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
 
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
         """All rows in order, without augmentation."""
         every = torch.arange(len(self), device=self.labels.device)
         chunks = torch.split(every, batch_size or self.batch_size)
+        for index, stored in self._read(chunks):
+            if len(index):
+                yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
+
+    def _read(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of every chunk the rows that can be read, and their inputs; none of one is an error."""
+        found = 0
         for index, stored in zip(chunks, fetch(self.inputs, chunks), strict=True):
-            yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
+            keep = readable(self.inputs, index)
+            if keep is not None and not keep.all():
+                # A single row that is left has no variance to be normalised by.
+                keep &= keep.sum() > 1
+                here = keep.to(index.device)
+                yield index[here], stored[here]
+            else:
+                yield index, stored
+            found += len(index) if keep is None else int(keep.sum())
+        if chunks and not found:
+            name, why = next(iter(unread(self.inputs).items()))
+            raise LabelNoiseError(f"none of the images can be read: {name} ({why})")
 
     def _own(self, chunks: list[Tensor]) -> list[Tensor]:
         """This process's part of every chunk."""
@@ -108,6 +128,7 @@ class Forever:
         self._steps = len(_chunks(torch.arange(len(part)), part.batch_size, part.world))
         self._walk: Iterator[Batch] = iter(())
         self._kept: Batch | None = None
+        self._drawn = 0
         self.load_state_dict({"drawn": 0})
 
     def __iter__(self) -> Forever:
@@ -116,11 +137,14 @@ class Forever:
 
     def __next__(self) -> Batch:
         """The next batch."""
-        number, position = divmod(self._drawn, self._steps)
-        if position == 0:
-            self._walk = self._pass(number)
-        self._drawn += 1
-        return next(self._walk)
+        while True:
+            number, position = divmod(self._drawn, self._steps)
+            if position == 0:
+                self._walk = self._pass(number)
+            if (batch := next(self._walk, None)) is not None:
+                self._drawn += 1
+                return batch
+            self._drawn = (number + 1) * self._steps  # a batch of which no file can be read
 
     def _pass(self, number: int) -> Iterator[Batch]:
         """All rows; if they are one batch that chance does not change, it is made once and kept."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ class Noisy:
     """A part of a data set whose labels may be wrong.
 
     Attributes:
-        rows: (rows,) where its samples stand in the data set.
+        rows: (rows,) where its samples stand in the data set, or in its official part.
         inputs: (rows, ...) as stored.
         given: (rows,) labels, noise included.
         truth: (rows,) true labels, where they are known.
@@ -51,6 +51,14 @@ def divide(dataset: Dataset, noise: Noise, data_seed: int) -> Parts:
         chance = stream(data_seed, "test")
         rows, held = stratified_split(dataset.labels, chance, TEST_FRACTION)
         test = Held(dataset.inputs[held], dataset.labels[held])
+    inputs, labels = dataset.validation_inputs, dataset.validation_labels
+    if inputs is not None and labels is not None:
+        official = replace(dataset, inputs=inputs, labels=labels, truth=None, verified=True)
+        return Parts(
+            train=_corrupted(dataset, rows, noise, data_seed, "train"),
+            validation=_corrupted(official, torch.arange(len(labels)), noise, data_seed, "rest"),
+            test=test,
+        )
     training, validation = dataset.split(dataset.labels[rows], stream(data_seed, "split"))
     if not (len(training) and len(validation) and len(test.labels)):
         raise LabelNoiseError(
@@ -82,6 +90,13 @@ def digest(dataset: Dataset, *others: bytes) -> str:
 
 def _corrupted(dataset: Dataset, rows: Tensor, noise: Noise, data_seed: int, part: str) -> Noisy:
     labels, inputs = dataset.labels[rows], dataset.inputs[rows]
+    if dataset.truth is not None:
+        if noise.planted:
+            raise LabelNoiseError(
+                f"{dataset.name} has wrong labels of its own: leave --noise out, or plant noise in "
+                "a data set whose labels are right"
+            )
+        return Noisy(rows, inputs, labels, dataset.truth[rows])
     given = noise.plant(
         labels,
         num_classes=len(dataset.classes),

@@ -167,7 +167,7 @@ def specify(ask: Ask, dataset: Dataset, weights: Path | None = None) -> Spec:
     shape = ask.without_data().training.sees(tuple(dataset.inputs.shape[1:]))
     net = nets.auto(shape) if ask.net == "auto" else ask.net
     noise = parse(ask.noise)
-    known = noise.planted or dataset.verified
+    known = noise.planted or dataset.knows_truth
     source = trusted_source(ask.trusted, ask.method, known=known)
     spec = ask.spec(
         dataset=dataset.name,

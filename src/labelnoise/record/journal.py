@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from labelnoise.errors import LabelNoiseError
+from labelnoise.record.csvfile import write_csv
 from labelnoise.record.disk import mendable, write_atomically
 from labelnoise.record.run import (
     CHECKPOINT,
@@ -28,6 +29,7 @@ from labelnoise.record.run import (
     HEADER,
     LOCK,
     SAMPLES,
+    SKIPPED,
     Row,
     Run,
     load_checkpoint,
@@ -105,9 +107,24 @@ class Journal:
         return self._mended_rows(parsed(state["row"], self.path / CHECKPOINT)), state
 
     def commit(
-        self, row: Row, method: Stateful, tally: Stateful, others: Sequence[dict[str, Any]] = ()
+        self,
+        row: Row,
+        method: Stateful,
+        tally: Stateful,
+        skipped: Mapping[str, str] | None = None,
+        others: Sequence[dict[str, Any]] = (),
     ) -> None:
-        """Finish an epoch; `others` is what other processes need to go on, besides the method."""
+        """Finish an epoch.
+
+        Args:
+            row: Its numbers.
+            method: What learns.
+            tally: What is known of the samples.
+            skipped: All files so far that could not be read, and why.
+            others: What other processes need to go on, besides the method.
+        """
+        if skipped:
+            write_csv(self.path / SKIPPED, ("file", "why"), skipped.items())
         state: dict[str, Any] = {
             "row": json.dumps(row),
             "method": method.state_dict(),

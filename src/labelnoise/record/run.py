@@ -2,7 +2,8 @@
 
 A run's directory holds `header.json` (what was asked, on what), `epochs.jsonl` (one row an epoch,
 append only), `checkpoint.pt` (the state after the last finished epoch), `samples.npz` (one row a
-sample) and `done`, which is written last. A finished run is never edited.
+sample) and `done`, which is written last; `skipped.csv` lists files that could not be read, if any.
+A finished run is never edited.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from labelnoise.record.disk import write_atomically
 Row = dict[str, Any]
 
 HEADER, EPOCHS, CHECKPOINT = "header.json", "epochs.jsonl", "checkpoint.pt"
-SAMPLES, DONE, LOCK = "samples.npz", "done", "lock"
+SAMPLES, SKIPPED, DONE, LOCK = "samples.npz", "skipped.csv", "done", "lock"
 PACKED = ".json.gz"
 DAMAGE = (  # what torch.load raises on files that are not what they seem
     AttributeError,

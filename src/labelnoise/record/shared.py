@@ -6,6 +6,7 @@ from the first, and what only they know, such as mini-batches that wait to be ad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,10 +51,13 @@ class Shared:
             tally.load_state_dict(state["tally"])
         return rows
 
-    def commit(self, row: Row, method: Divided, tally: Stateful) -> None:
-        """Finish an epoch."""
+    def commit(
+        self, row: Row, method: Divided, tally: Stateful, skipped: Mapping[str, str] | None = None
+    ) -> None:
+        """Finish an epoch; `skipped` are all files so far that could not be read, and why."""
         others = dist.collected(method.own_state_dict())[1:] if dist.processes() > 1 else []
-        dist.from_first(lambda: self._journal.commit(row, method, tally, others))
+        told = {name: why for each in dist.collected(skipped or {}) for name, why in each.items()}
+        dist.from_first(lambda: self._journal.commit(row, method, tally, told, others))
 
     def finish(self, samples: dict[str, np.ndarray[Any, Any]]) -> Run:
         """Write what is known of every sample, then the mark that the run is done."""

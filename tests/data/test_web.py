@@ -1,0 +1,80 @@
+"""Food-101N, WebVision and ANIMAL-10N."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from labelnoise.data import read
+from labelnoise.data.stored import walk
+from labelnoise.errors import LabelNoiseError
+from labelnoise.experiment.parts import divide
+from labelnoise.noise import parse
+
+from .web import animals, food, photo, webvision, write
+
+
+def test_food(tmp_path: Path) -> None:
+    root = food(tmp_path)
+    dataset = read("food101n", tmp_path)
+    assert dataset.classes == ("apple_pie", "beignets")
+    assert list(dataset.ids) == [
+        *(f"images/apple_pie/{row}.jpg" for row in (1, 2, 3)),  # what was verified does not train
+        *(f"images/beignets/{row}.jpg" for row in (0, 3)),
+    ]
+    assert dataset.labels.tolist() == [0, 0, 0, 1, 1]
+    assert dataset.inputs.shape == (5, 3, 256, 256)
+    parts = divide(dataset, parse("none"), 0)
+    assert parts.validation.given.tolist() == [0, 1]  # of those that were found right
+    assert parts.test.labels.tolist() == [0, 1]
+    assert torch.cat(list(walk(parts.test.inputs, 9))).shape == (2, 3, 256, 256)
+    write(root / "meta/imagelist.tsv", ["class_name/key", "sushi/1.jpg"])
+    with pytest.raises(LabelNoiseError, match=r"imagelist.tsv has the class 'sushi', which"):
+        read("food101n", tmp_path)
+    write(root / "meta/imagelist.tsv", ["class_name/key", "../sushi/1.jpg"])
+    with pytest.raises(LabelNoiseError, match=r"imagelist.tsv, line 2: .* leads out"):
+        read("food101n", tmp_path)
+
+
+def test_food_needs_two_folders(tmp_path: Path) -> None:
+    food(tmp_path)
+    shutil.rmtree(tmp_path / "food-101/meta")
+    with pytest.raises(LabelNoiseError, match=r"food-101 lacks meta/test.txt: unpack http"):
+        read("food101n", tmp_path)
+    shutil.rmtree(tmp_path / "Food-101N_release/images")
+    with pytest.raises(LabelNoiseError, match=r"Food-101N_release lacks images/: unpack Food-101N"):
+        read("food101n", tmp_path)
+
+
+def test_webvision(tmp_path: Path) -> None:
+    root = webvision(tmp_path)
+    dataset = read("webvision-mini", tmp_path)
+    assert dataset.labels.tolist() == [0, 49, 7, 0, 49, 7]  # none of class 50
+    assert dataset.inputs.shape == (6, 3, 320, 320)
+    assert dataset.test_labels is not None
+    assert dataset.test_labels.tolist() == [0, 49]
+    assert dataset.classes[7] == "7"
+    write(root / "info/synsets.txt", [f"n{row:08d} animal {row}, beast" for row in range(1000)])
+    assert read("webvision-mini", tmp_path).classes[49] == "animal 49, beast"
+    write(root / "info/train_filelist_google.txt", ["google/q0001/0.jpg 77"])
+    with pytest.raises(LabelNoiseError, match="no file has a label below 50"):
+        read("webvision-mini", tmp_path)
+
+
+def test_animals(tmp_path: Path) -> None:
+    root = animals(tmp_path)
+    dataset = read("animal10n", tmp_path)
+    assert dataset.labels.tolist() == [label for label in range(10) for _ in range(2)]
+    assert dataset.inputs.shape == (20, 3, 64, 64)
+    assert dataset.ids[3] == "training/1_00001.jpg"
+    assert dataset.test_labels is not None
+    assert dataset.test_labels.tolist() == list(range(10))
+    photo(root / "testing/11_00000.jpg", 1)
+    with pytest.raises(LabelNoiseError, match=r"testing: '11_00000.jpg' does not begin with"):
+        read("animal10n", tmp_path)
+    shutil.rmtree(root / "testing")
+    with pytest.raises(LabelNoiseError, match=r"animal10n lacks testing/: request"):
+        read("animal10n", tmp_path)
