@@ -15,6 +15,7 @@ from labelnoise.data.derive import derive, parse_change
 from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
 from labelnoise.data.formats import FORMATS, format_of
+from labelnoise.data.glyphs import read_glyphs
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.split import Split, paper_split, stratified_split
 from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
@@ -60,6 +61,7 @@ DATASETS: dict[str, Source] = {
         Source("cifar10", "60,000 photographs of ten kinds, 32x32 colour", read_cifar10),
         Source("breast-cancer", "569 tumours, 30 measurements; comes along", read_breast_cancer),
         Source("hundred", "100 classes, 70,000 points of 20 numbers; drawn", read_hundred),
+        Source("glyphs", "24,000 characters of 100 kinds, 28x28 grey; drawn", read_glyphs),
         Source("rare", "70,000 points of 20 numbers, one in ten positive; drawn", read_rare),
     )
 }
