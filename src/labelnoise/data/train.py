@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch
+from labelnoise.data.few_classes import few_classes
 from labelnoise.data.scale import Scaling
 from labelnoise.data.stored import Inputs, fetch
 from labelnoise.seeds import stream
@@ -28,6 +29,8 @@ class Train:
         batch_size: Rows of a batch; the last one of an epoch may be smaller.
         seed: Gives the order and the augmentations of every epoch.
         augment: Changes a batch of stored inputs at random, or nothing.
+        classes_per_batch: How many given labels the rows of a batch have, at most; without, chance
+            decides. Rows may then come more than once an epoch, or not at all.
     """
 
     inputs: Inputs
@@ -36,6 +39,7 @@ class Train:
     batch_size: int
     seed: int
     augment: Augment | None = None
+    classes_per_batch: int | None = None
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -44,13 +48,14 @@ class Train:
     def batches(self, number: int, views: int = 1, rows: Tensor | None = None) -> Iterator[Batch]:
         """All rows (or the chosen ones) in the random order of epoch `number`.
 
+        Where batches have few classes, as many rows of every class instead.
+
         The order depends on the seed and the epoch alone: a run that goes on in epoch 7 sees what
         it would have seen without the stop.
         """
         rows = torch.arange(len(self)) if rows is None else rows.cpu()
-        order = rows[torch.randperm(len(rows), generator=stream(self.seed, "order", number))]
         chance = stream(self.seed, "augment", number)
-        chunks = _chunks(order.to(self.labels.device), self.batch_size)
+        chunks = self._order(number, rows)
         fetched = fetch(self.inputs, chunks)
         for count, (index, stored) in enumerate(zip(chunks, fetched, strict=True)):
             yield Batch(
@@ -61,8 +66,9 @@ class Train:
             )
 
     def forever(self, batch_size: int) -> Forever:
-        """Batches without end, of `batch_size` rows or of all if there are fewer."""
-        return Forever(replace(self, batch_size=min(batch_size, len(self))))
+        """Batches without end, of `batch_size` rows or of all if there are fewer, of any class."""
+        size = min(batch_size, len(self))
+        return Forever(replace(self, batch_size=size, classes_per_batch=None))
 
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
         """All rows in order, without augmentation."""
@@ -70,6 +76,16 @@ class Train:
         chunks = torch.split(every, batch_size or self.batch_size)
         for index, stored in zip(chunks, fetch(self.inputs, chunks), strict=True):
             yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
+
+    def _order(self, number: int, rows: Tensor) -> list[Tensor]:
+        """The rows of every batch of epoch `number`."""
+        chance, device = stream(self.seed, "order", number), self.labels.device
+        if self.classes_per_batch is None:
+            order = rows[torch.randperm(len(rows), generator=chance)]
+            return _chunks(order.to(device), self.batch_size)
+        labels = self.labels.cpu()[rows]
+        few = few_classes(labels, self.batch_size, self.classes_per_batch, chance)
+        return [rows[places].to(device) for places in few]
 
     def _view(self, stored: Tensor, chance: torch.Generator) -> Tensor:
         return self.scaling(stored if self.augment is None else self.augment(stored, chance))

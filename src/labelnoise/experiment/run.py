@@ -15,6 +15,7 @@ from labelnoise import nets
 from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.few_classes import check_few_classes
 from labelnoise.data.scale import SCALES
 from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Train
@@ -53,6 +54,7 @@ def train(
     preset: str = "recommended",
     epochs: int | None = None,
     batch_size: int | None = None,
+    classes_per_batch: int | None = None,
     changes: Mapping[str, Any] | None = None,
     trace: Sequence[int] = (),
     seed: int = 0,
@@ -80,6 +82,8 @@ def train(
         preset: How to train.
         epochs: How long; by default the preset's.
         batch_size: By default the preset's.
+        classes_per_batch: Draw each mini-batch from so few classes, every class equally often; by
+            default from all.
         changes: Fields of the method or of the training that differ from the preset.
         trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
         seed: Initialisation and order of the samples.
@@ -103,6 +107,7 @@ def train(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
+        classes_per_batch=classes_per_batch,
         changes=changes or {},
         trace=trace,
         seed=seed,
@@ -155,6 +160,9 @@ def specify(ask: Ask, dataset: Dataset) -> Spec:
     )
     if spec.training.augment and len(shape) < 3:
         raise LabelNoiseError(f"{dataset.name} has no images to augment: leave augment out")
+    few = spec.training.classes_per_batch
+    if few is not None:
+        check_few_classes(few, spec.training.batch_size, len(dataset.classes))
     return spec
 
 
@@ -201,6 +209,7 @@ def _train_on(spec: Spec, place: Workplace, patience: float) -> Run:
         batch_size=spec.training.batch_size,
         seed=spec.seed,
         augment=crop_and_flip if spec.training.augment else None,
+        classes_per_batch=spec.training.classes_per_batch,
     )
     supply = trusted_set(spec.trusted, dataset, parts.validation, spec.data_seed)
     problem = Problem(
