@@ -8,7 +8,16 @@ import pytest
 from labelnoise.data import DATASETS, FORMATS, data_directory, read
 from labelnoise.errors import LabelNoiseError
 
-NAMES = ["digits", "mnist", "fashion-mnist", "cifar10", "breast-cancer", "hundred", "rare"]
+NAMES = [
+    "digits",
+    "mnist",
+    "fashion-mnist",
+    "cifar10",
+    "breast-cancer",
+    "hundred",
+    "glyphs",
+    "rare",
+]
 UNDERSTOOD = (
     "give a .npz, .npy, .csv, .tsv or .parquet file, a folder of class folders, "
     f"or one of {', '.join(NAMES)}"
