@@ -134,6 +134,20 @@ def test_same_noise_and_seed_give_every_method_the_same_given_labels(
             assert (one == two).all()
 
 
+def test_batches_of_few_classes_are_a_run_of_their_own(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([], ["--classes-per-batch", "4"]):
+        assert main([*QUICK, *words, "--json"]) == 0
+    runs = [Path(json.loads(line)["run"]) for line in capsys.readouterr().out.splitlines()]
+    assert runs[0] != runs[1]
+    usual, few = (json.loads((run / "header.json").read_text()) for run in runs)
+    assert usual["spec"]["training"]["classes_per_batch"] is None
+    assert few["spec"]["training"]["classes_per_batch"] == 4
+    seen = np.load(runs[1] / "samples.npz")
+    assert seen["given"].size == usual["rows"]["train"]
+
+
 def test_trace_epochs_keep_thresholds_of_every_batch(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +180,10 @@ def test_trace_epochs_keep_thresholds_of_every_batch(
         (["train", "digits", "--set", "kappa=1"], "take threshold 'batch'"),
         (["train", "digits", "--epochs", "0"], "epochs"),
         (["train", "digits", "--batch-size", "none"], "--batch-size"),
+        (["train", "digits", "--classes-per-batch", "1"], "2 or more"),
+        (["train", "digits", "--classes-per-batch", "11"], "take at most 10"),
+        (["train", "digits", "--classes-per-batch", "5", "--batch-size", "4"], "has 4 rows"),
+        (["train", "digits", "--classes-per-batch", "0"], "classes_per_batch"),
         (["train", "digits", "--device", "gpu"], "device"),
         (["train", "digits", "extra"], "extra"),
         (["train", "digits", "--net", "cnn", "--set", "optimiser=adm"], "optimiser"),

@@ -16,6 +16,7 @@ import torch
 from torch import distributed
 from labelnoise import Evidence, dist
 from labelnoise.rules.posterior import Posterior
+from labelnoise.rules.remembered import RememberedBatch, RememberedClass
 
 rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 distributed.init_process_group(
@@ -24,6 +25,7 @@ distributed.init_process_group(
 assert dist.world() == world
 chance = torch.Generator().manual_seed(0)
 rules = {"evidence": Evidence(5, samples=100), "posterior": Posterior(5, samples=100)}
+rules |= {"batch": RememberedBatch(5, 1.0), "class": RememberedClass(5, 1.0)}
 for step in range(41):
     probs = (2 * torch.randn(48, 5, generator=chance)).softmax(dim=1)
     labels = torch.randint(5, (48,), generator=chance)
@@ -57,6 +59,9 @@ def test_two_processes_gather_the_evidence_of_one(tmp_path: Path) -> None:
         for name, values in alone["evidence"].items():
             if name != "_extra_state":  # what waits is each process's own
                 assert torch.allclose(state["evidence"][name], values, rtol=1e-5), name
+        for rule in ("batch", "class"):
+            for name, values in alone[rule].items():
+                assert torch.allclose(state[rule][name], values, rtol=1e-5), (rule, name)
     assert int(alone["evidence"]["seen"]) == 40 * 48
     assert float(alone["posterior"]["before"].sum()) > 0
     assert all(torch.equal(a, b) for a, b in zip(

@@ -20,7 +20,7 @@ from labelnoise.record.run import Run
 
 HERE = Path(__file__).parent
 RECORDS = HERE.parents[1] / "results"
-PAGES = ("mnist", "cifar10", "rule")
+PAGES = ("mnist", "cifar10", "rule", "many-classes")
 PLACE = re.compile(r"^\{(table|figure) (\S+)((?: \w+=\S+)*)\}$", re.MULTILINE)
 
 

@@ -176,6 +176,13 @@ def _add_train(train: _Parser) -> None:
     train.add_argument(
         "--batch-size", type=int, help="of each process under torchrun (default: the preset's, 128)"
     )
+    train.add_argument(
+        "--classes-per-batch",
+        type=int,
+        metavar="N",
+        help="draw each mini-batch from so few classes, every class equally often, where there are "
+        "many (default: from all)",
+    )
     train.add_argument("--seed", type=int, default=0, help="initialisation and order (default: 0)")
     train.add_argument("--data-seed", type=int, default=0, help="split and noise (default: 0)")
     train.add_argument(

@@ -459,6 +459,7 @@ def _train_with_progress(options: Namespace) -> Any:
             preset=options.preset,
             epochs=options.epochs,
             batch_size=options.batch_size,
+            classes_per_batch=options.classes_per_batch,
             changes={**dict(options.set or []), **_asked(options, *LARGE)},
             trace=options.trace_epochs,
             seed=options.seed,

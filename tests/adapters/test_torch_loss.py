@@ -249,7 +249,9 @@ def test_the_evidence_grows_in_training_only() -> None:
     assert criterion(*third).equal(other(*third))
 
 
-@pytest.mark.parametrize("threshold", ["evidence", "posterior"])
+@pytest.mark.parametrize(
+    "threshold", ["evidence", "posterior", "batch-remembered", "class-remembered"]
+)
 @pytest.mark.parametrize("without_gradient", [torch.no_grad, torch.inference_mode])
 def test_a_validation_teaches_nothing_even_before_the_first_step(
     threshold: str, without_gradient: Callable[[], Any]
@@ -293,18 +295,19 @@ def test_the_evidence_keeps_its_precision_in_a_module_that_is_halved() -> None:
     assert module["loss"](*noisy_batches(1)[0]).isfinite()
 
 
-def test_the_evidence_is_saved_and_goes_on() -> None:
+@pytest.mark.parametrize("threshold", ["evidence", "batch-remembered", "class-remembered"])
+def test_what_is_remembered_is_saved_and_goes_on(threshold: str) -> None:
     batches = noisy_batches(75)
-    criterion = BARELoss()
+    criterion = BARELoss(threshold=threshold)
     for each in batches[:71]:  # some of them wait to be added up
         criterion(*each)
     stored = io.BytesIO()
     torch.save(criterion.state_dict(), stored)
     stored.seek(0)
     state = torch.load(stored, weights_only=True)
-    fresh = BARELoss()
+    fresh = BARELoss(threshold=threshold)
     fresh.load_state_dict(state)
-    used = BARELoss()
+    used = BARELoss(threshold=threshold)
     used(*batches[7])
     used.load_state_dict(state)
     for each in batches[71:]:

@@ -13,7 +13,7 @@ NAMES = [
     *("cifar10n-aggregate", "cifar10n-random1", "cifar10n-random2", "cifar10n-random3"),
     *("cifar10n-worst", "cifar100n", "animal10n"),
     *("clothing1m", "clothing1m-balanced", "clothing1m-clean", "food101n", "webvision-mini"),
-    *("breast-cancer", "hundred", "rare"),
+    *("breast-cancer", "hundred", "glyphs", "rare"),
 ]
 UNDERSTOOD = (
     "give a .npz, .npy, .csv, .tsv or .parquet file, a folder of class folders, "

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -94,6 +95,30 @@ def test_chosen_rows_are_the_only_ones() -> None:
     assert sorted(rows_of(batches)) == sorted(chosen.tolist())
     assert rows_of(batches) != chosen.tolist()
     assert all(batch.inputs[:, 0].tolist() == batch.index.tolist() for batch in batches)
+
+
+def test_batches_may_have_few_classes() -> None:
+    train = made(rows=48, batch_size=8, classes_per_batch=2)
+    epochs = [list(train.batches(number)) for number in (0, 1)]
+    for batches in epochs:
+        assert all(len(set(batch.labels.tolist())) == 2 for batch in batches)
+        assert all(batch.labels.equal(batch.index % 4) for batch in batches)
+        assert sorted(rows_of(batches)) == list(range(48))
+    assert rows_of(epochs[0]) != rows_of(epochs[1])
+    assert rows_of(list(train.batches(1))) == rows_of(epochs[1])  # without epoch 0 before it
+
+
+def test_chosen_rows_are_the_only_ones_with_few_classes_too() -> None:
+    chosen = torch.tensor([3, 9, 1, 20, 17, 5])  # of classes 3, 1, 1, 0, 1, 1
+    train = made(batch_size=4, classes_per_batch=2)
+    batches = list(train.batches(0, rows=chosen))
+    assert set(rows_of(batches)) <= set(chosen.tolist())
+    assert Counter(torch.cat([b.labels for b in batches]).tolist()) == {0: 2, 1: 2, 3: 2}
+
+
+def test_forever_has_batches_of_any_class() -> None:
+    few = made(rows=20, classes_per_batch=2)
+    assert rows_of(drawn(few, 7, 6)) == rows_of(drawn(made(rows=20), 7, 6))
 
 
 def jitter(images: Tensor, generator: torch.Generator) -> Tensor:

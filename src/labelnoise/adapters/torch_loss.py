@@ -17,7 +17,7 @@ from labelnoise.rules.verdict import Rule
 
 REDUCTIONS = ("mean", "sum", "none")
 SCOPES = ("global", "local")
-VOTES = "rule.votes"
+TELLING = ("rule.votes", "rule.mean")  # what is remembered of every class, by one rule or another
 
 
 class BARELoss(nn.Module):
@@ -32,10 +32,11 @@ class BARELoss(nn.Module):
     it equally often.
 
     Args:
-        kappa: How many deviations above the mean a sample must be, for `"batch"` and `"class"`; 1
-            by default.
-        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
-            `"posterior"`, to compare with.
+        kappa: How many deviations above the mean a sample must be, for `"batch"` and `"class"`,
+            remembered or not; 1 by default.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, these over many batches
+            (`"batch-remembered"`, `"class-remembered"`), or `"midpoint"` and `"posterior"`, to
+            compare with.
         reduction: The weighted `"mean"`, the weighted `"sum"`, or `"none"` for one value a sample,
             times its weight.
         samples: How many samples the training set has; `"evidence"` then counts all of them in the
@@ -127,8 +128,9 @@ class BARELoss(nn.Module):
         return self.rule
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """The evidence of a checkpoint tells how many classes there are."""
-        votes = state.get(f"{prefix}{VOTES}")
-        if votes is not None:
-            self._begin(len(votes), votes.device)
+        """What a checkpoint remembers tells how many classes there are."""
+        for name in TELLING:
+            by_class = state.get(f"{prefix}{name}")
+            if by_class is not None:
+                self._begin(len(by_class), by_class.device)
         super()._load_from_state_dict(state, prefix, *rest)

@@ -20,6 +20,7 @@ from labelnoise.data.digits import read_digits
 from labelnoise.data.directory import data_directory
 from labelnoise.data.food101n import read_food101n
 from labelnoise.data.formats import FORMATS, format_of
+from labelnoise.data.glyphs import read_glyphs
 from labelnoise.data.idx import FASHION_MNIST, MNIST, read_idx
 from labelnoise.data.split import Split, paper_split, stratified_split
 from labelnoise.data.tabular import read_breast_cancer, read_hundred, read_rare
@@ -83,6 +84,7 @@ DATASETS: dict[str, Source] = {
         Source("webvision-mini", "65,944 images of 50 kinds, from the web", read_webvision),
         Source("breast-cancer", "569 tumours, 30 measurements; comes along", read_breast_cancer),
         Source("hundred", "100 classes, 70,000 points of 20 numbers; drawn", read_hundred),
+        Source("glyphs", "24,000 characters of 100 kinds, 28x28 grey; drawn", read_glyphs),
         Source("rare", "70,000 points of 20 numbers, one in ten positive; drawn", read_rare),
     )
 }

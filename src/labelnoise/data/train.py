@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from labelnoise.batch import Batch
+from labelnoise.data.few_classes import few_classes
 from labelnoise.data.scale import Scaling
 from labelnoise.data.stored import Inputs, fetch, readable, unread
 from labelnoise.errors import LabelNoiseError
@@ -32,6 +33,8 @@ class Train:
         rank: Which of the processes that train together this one is, from 0.
         world: How many they are; `batch_size` is that of each, and each has its part of every
             mini-batch of all.
+        classes_per_batch: How many given labels the rows of a batch have, at most; without, chance
+            decides. Rows may then come more than once an epoch, or not at all.
     """
 
     inputs: Inputs
@@ -42,6 +45,7 @@ class Train:
     augment: Augment | None = None
     rank: int = 0
     world: int = 1
+    classes_per_batch: int | None = None
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -50,13 +54,14 @@ class Train:
     def batches(self, number: int, views: int = 1, rows: Tensor | None = None) -> Iterator[Batch]:
         """All rows (or the chosen ones) in the random order of epoch `number`.
 
+        Where batches have few classes, as many rows of every class instead.
+
         The order depends on the seed and the epoch alone: a run that goes on in epoch 7 sees what
         it would have seen without the stop. A file that cannot be read is no row of its batch.
         """
         rows = torch.arange(len(self)) if rows is None else rows.cpu()
-        order = rows[torch.randperm(len(rows), generator=stream(self.seed, "order", number))]
         chance = stream(self.seed, "augment", number, *self._apart())
-        chunks = self._own(_chunks(order.to(self.labels.device), self.batch_size, self.world))
+        chunks = self._own(self._order(number, rows))
         for count, (index, stored) in enumerate(self._read(chunks)):
             if not len(index) and self.world == 1:  # with others, each takes part in every step
                 continue
@@ -68,12 +73,12 @@ class Train:
             )
 
     def forever(self, batch_size: int) -> Forever:
-        """Batches without end, of `batch_size` rows or of all if there are fewer.
+        """Batches without end, of `batch_size` rows or of all if there are fewer, of any class.
 
         Where several processes train together, they share each of these.
         """
-        rows = min(batch_size, len(self))
-        return Forever(replace(self, batch_size=-(-rows // self.world)))
+        size = -(-min(batch_size, len(self)) // self.world)
+        return Forever(replace(self, batch_size=size, classes_per_batch=None))
 
     def whole(self) -> Batch:
         """All rows as one batch, in order, without augmentation; of several processes, its part."""
@@ -115,6 +120,16 @@ class Train:
     def _apart(self) -> tuple[int, ...]:
         """What tells the chance of this process from that of the others."""
         return (self.rank,) if self.rank else ()
+
+    def _order(self, number: int, rows: Tensor) -> list[Tensor]:
+        """The rows of every batch of epoch `number`."""
+        chance, device = stream(self.seed, "order", number), self.labels.device
+        if self.classes_per_batch is None:
+            order = rows[torch.randperm(len(rows), generator=chance)]
+            return _chunks(order.to(device), self.batch_size, self.world)
+        labels, size = self.labels.cpu()[rows], self.batch_size * self.world
+        few = few_classes(labels, size, self.classes_per_batch, chance)
+        return [rows[places].to(device) for places in few]
 
     def _view(self, stored: Tensor, chance: torch.Generator) -> Tensor:
         return self.scaling(stored if self.augment is None else self.augment(stored, chance))

@@ -26,6 +26,7 @@ class Ask:
     preset: str = "recommended"
     epochs: int | None = None
     batch_size: int | None = None
+    classes_per_batch: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     trace: Sequence[int] = ()
     seed: int = 0
@@ -58,6 +59,7 @@ class Ask:
         given = {
             "epochs": self.epochs,
             "batch_size": self.batch_size,
+            "classes_per_batch": self.classes_per_batch,
             "noise_rate": None if by_word else rate,
             "processes": dist.processes() if dist.processes() > 1 else None,
         }

@@ -15,6 +15,7 @@ from labelnoise import dist, nets
 from labelnoise.data import Columns, read
 from labelnoise.data.augment import crop_and_flip, crop_to
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.few_classes import check_few_classes
 from labelnoise.data.scale import SCALES
 from labelnoise.data.stored import Inputs
 from labelnoise.data.train import Augment, Train
@@ -56,6 +57,7 @@ def train(
     preset: str = "recommended",
     epochs: int | None = None,
     batch_size: int | None = None,
+    classes_per_batch: int | None = None,
     changes: Mapping[str, Any] | None = None,
     trace: Sequence[int] = (),
     seed: int = 0,
@@ -84,6 +86,8 @@ def train(
         preset: How to train.
         epochs: How long; by default the preset's.
         batch_size: By default the preset's.
+        classes_per_batch: Draw each mini-batch from so few classes, every class equally often; by
+            default from all.
         changes: Fields of the method or of the training that differ from the preset.
         trace: Epochs, from 1, whose thresholds are kept for every mini-batch.
         seed: Initialisation and order of the samples.
@@ -107,6 +111,7 @@ def train(
         preset=preset,
         epochs=epochs,
         batch_size=batch_size,
+        classes_per_batch=classes_per_batch,
         changes={**(changes or {}), **({} if weights is None else {"weights": weights})},
         trace=trace,
         seed=seed,
@@ -179,6 +184,9 @@ def specify(ask: Ask, dataset: Dataset, weights: Path | None = None) -> Spec:
     )
     if spec.training.augment and len(shape) < 3:
         raise LabelNoiseError(f"{dataset.name} has no images to augment: leave augment out")
+    few = spec.training.classes_per_batch
+    if few is not None:
+        check_few_classes(few, spec.training.batch_size, len(dataset.classes))
     return spec
 
 
@@ -240,6 +248,7 @@ def _train_on(
         augment=_augment(spec.training),
         rank=dist.rank(),
         world=dist.processes(),
+        classes_per_batch=spec.training.classes_per_batch,
     )
     supply = trusted_set(spec.trusted, dataset, parts.validation, spec.data_seed)
     problem = Problem(

@@ -10,7 +10,8 @@ Deviations, and where paper and released code disagree (register in docs/methods
 - `threshold="batch"` takes mean and deviation of a class's probability over the whole batch, as the
   released code does; only this one reproduces the paper's tables. `threshold="class"` takes them
   over the samples labelled with the class, as Algorithm 1 is printed. `threshold="midpoint"` is
-  ours and has no kappa.
+  ours and has no kappa. `"batch-remembered"` and `"class-remembered"` are the published ones over
+  many mini-batches instead of one, for many classes.
 - Probabilities are not clamped to [1e-8, 1 - 1e-8], which changes decisions near 0 and 1.
 - Comparisons allow for rounding, so that exact ties come out the same on every machine.
 - A batch in which nothing is selected is trained on whole, as in the released code
@@ -43,8 +44,9 @@ class BARE(Method):
     """Train on the labels that a rule trusts, as far as it trusts them.
 
     Attributes:
-        threshold: `"evidence"`, the published `"batch"` and `"class"`, or `"midpoint"` and
-            `"posterior"`, to compare with.
+        threshold: `"evidence"`, the published `"batch"` and `"class"`, these over many batches
+            (`"batch-remembered"`, `"class-remembered"`), or `"midpoint"` and `"posterior"`, to
+            compare with.
         kappa: How many deviations above the mean; `None` is the threshold's own, the paper's 1.
         empty: What to do with a batch in which nothing is selected: `"all"` or `"skip"`.
         backward: Which samples go backward: all (`"full"`), those that count (`"selected"`), or
