@@ -72,7 +72,7 @@ class Remembered(nn.Module):
     @torch.no_grad()
     def remember(self, probs: Tensor, labels: Tensor, verdict: Verdict) -> None:
         """Take in a mini-batch; of all processes, where several train together."""
-        seen = self._seen(probs.detach().to(self.mean.dtype), labels, total=dist.total)
+        seen = self._seen(probs.detach().to(self.mean.dtype), labels)
         for buffer, value in zip(self._moments(), self._joined(seen), strict=True):
             buffer.copy_(value)
 
@@ -88,13 +88,11 @@ class Remembered(nn.Module):
         """(classes,) of (batch, classes) values, over the samples that speak for a class."""
         raise NotImplementedError
 
-    def _seen(
-        self, probs: Tensor, labels: Tensor, total: Callable[[Tensor], Tensor] = lambda each: each
-    ) -> Moments:
-        """Those of a mini-batch; `total` adds up what other processes have of it."""
-        size = total(self.sums(torch.ones_like(probs), labels))
-        mean = total(self.sums(probs, labels)) / size.clamp(min=1)
-        return Moments(size, mean, total(self.sums((probs - mean).square(), labels)))
+    def _seen(self, probs: Tensor, labels: Tensor) -> Moments:
+        """Those of a mini-batch, with what other processes have of it."""
+        size = dist.total(self.sums(torch.ones_like(probs), labels))
+        mean = dist.total(self.sums(probs, labels)) / size.clamp(min=1)
+        return Moments(size, mean, dist.total(self.sums((probs - mean).square(), labels)))
 
     def _joined(self, seen: Moments) -> Moments:
         """What is remembered, of which some is forgotten, and what is seen."""
