@@ -125,7 +125,7 @@ class Kept:
             tally.load_state_dict(state["tally"])
         return list(self.rows)
 
-    def commit(self, row: Row, method: Method, tally: Tally) -> None:
+    def commit(self, row: Row, method: Method, tally: Tally, skipped: dict[str, str]) -> None:
         state = io.BytesIO()
         torch.save({"method": method.state_dict(), "tally": tally.state_dict()}, state)
         self.rows.append(json.loads(json.dumps(row, allow_nan=False)))
