@@ -17,7 +17,8 @@ import torch
 
 COMPLETE = "LABELNOISE_COMPLETE"
 OPTIONAL = (
-    *("lightning", "pandas", "pyarrow", "safetensors", "skorch", "tensorboard", "transformers"),
+    *("distributed", "lightning", "pandas", "pyarrow", "ray", "safetensors", "skorch"),
+    *("tensorboard", "transformers"),
 )
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -238,7 +238,13 @@ def _add_reproduce(reproduce: _Parser) -> None:
         "--jobs",
         type=_count,
         metavar="N",
-        help="processes at a time (default: one a core; 0: train nothing, show what there is)",
+        help="processes at a time (default: one a core, on a cluster as many as it takes; 0: train "
+        "nothing, show what there is)",
+    )
+    reproduce.add_argument(
+        "--cluster",
+        metavar="KIND://HOST:PORT",
+        help="train on the machines of a running cluster: dask://... or ray://...",
     )
     reproduce.add_argument(
         "--out", type=Path, default=Path("runs"), help="folder of runs and tables (default: runs)"

@@ -161,9 +161,8 @@ def _reproduce(options: Namespace) -> int:
 
     from labelnoise.experiment.display import LiveDisplay
     from labelnoise.experiment.present import lines_of, present, tables_of
-    from labelnoise.experiment.reproduce import default_workers, execute, plan, results
+    from labelnoise.experiment.reproduce import execute, plan, results
 
-    workers = default_workers() if options.jobs is None else options.jobs
     with _warnings_on_one_line():
         experiment, jobs = plan(
             options.experiment,
@@ -173,12 +172,17 @@ def _reproduce(options: Namespace) -> int:
             only=dict(options.only or []),
             out=options.out,
             data_dir=options.data_dir,
-            to_train=workers > 0,
+            to_train=options.jobs != 0,
         )
-    if workers and any(job.pending for job in jobs):
+    if options.jobs != 0 and any(job.pending for job in jobs):
         with LiveDisplay(lambda: tables_of(experiment, results(jobs))) as display:
             execute(
-                jobs, workers=workers, out=options.out, data_dir=options.data_dir, display=display
+                jobs,
+                workers=options.jobs,
+                out=options.out,
+                data_dir=options.data_dir,
+                display=display,
+                cluster=options.cluster,
             )
     failed = [job for job in jobs if job.failed]
     part = "-part" if options.methods or options.only else ""  # the whole one's files are kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 import labelnoise
 from labelnoise.data.dataset import Dataset
 from labelnoise.data.scale import Scaling
+from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.parts import Noisy, Parts
 from labelnoise.experiment.spec import Spec
 from labelnoise.noise import realised
@@ -37,12 +39,7 @@ def header_of(
             "validation": len(parts.validation.given),
             "test": len(parts.test.labels),
         },
-        "versions": {
-            "labelnoise": labelnoise.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "commit": _commit(),
         "device": str(device),
         "threads": torch.get_num_threads(),
@@ -56,6 +53,27 @@ def header_of(
         rate, matrix = realised(parts.train.truth, parts.train.given, len(dataset.classes))
         header["realised_noise"] = {"rate": rate, "transition": matrix.tolist()}
     return header
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers of a run depend on."""
+    return {
+        "labelnoise": labelnoise.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def check_versions(wanted: Mapping[str, str]) -> None:
+    """Refuse to train here what others train with something else."""
+    for name, version in wanted.items():
+        found = versions()[name]
+        if found != version:
+            raise LabelNoiseError(
+                f"{name} is {found} here and {version} where the command was given: install the "
+                "same on all machines"
+            )
 
 
 def _commit() -> str | None:

@@ -6,28 +6,26 @@ and the same command goes on. A worker ends by itself when its parent is gone, e
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from joblib import Parallel, delayed
 from pydantic import ValidationError
 
 from labelnoise.data import read
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.directory import VARIABLE
 from labelnoise.errors import LabelNoiseError
-from labelnoise.experiment import worker
 from labelnoise.experiment.ask import Ask
+from labelnoise.experiment.children import Children, Errand, Place
+from labelnoise.experiment.cluster import cluster_at
 from labelnoise.experiment.grid import (
     Cell,
     Experiment,
@@ -37,6 +35,7 @@ from labelnoise.experiment.grid import (
     experiment_named,
     missing,
 )
+from labelnoise.experiment.header import versions
 from labelnoise.experiment.learners import weights_file
 from labelnoise.experiment.machine import cores
 from labelnoise.experiment.outcome import Result, is_of
@@ -164,30 +163,67 @@ def results(jobs: Sequence[Job]) -> list[Result]:
 
 
 def execute(
-    jobs: Sequence[Job], *, workers: int, out: Path, data_dir: Path | None, display: Display
+    jobs: Sequence[Job],
+    *,
+    workers: int | None,
+    out: Path,
+    data_dir: Path | None,
+    display: Display,
+    cluster: str | None = None,
 ) -> None:
-    """Train the pending jobs, `workers` at a time; one that fails does not stop the others."""
-    folders = tempfile.TemporaryDirectory(prefix="labelnoise-", ignore_cleanup_errors=True)
-    with folders as folder, Children() as children:
-        desk = Path(folder)
+    """Train the pending jobs; one that fails does not stop the others.
+
+    Args:
+        jobs: All of them, those that are finished too.
+        workers: How many at a time; by default one a core, on a cluster as many as it takes.
+        out: The folder of runs' folders.
+        data_dir: Where data sets are; by default as each machine's LABELNOISE_DATA says.
+        display: Is told how it goes.
+        cluster: The address of a cluster to train on, such as `dask://HOST:PORT`.
+    """
+    twins = _by_identity(jobs)
+    errands = [_errand(jobs[number], number, out, data_dir) for number in twins]
+    if cluster is None:
+        place = here(workers or default_workers(), len(jobs))
+    else:
+        place = cluster_at(cluster, out, workers or len(errands))
+    with place as (send, desk, at_a_time):
         display.begin(jobs, desk)
-        twins = _by_identity(jobs)
-        # By all runs, not by those that are left: a run that goes on has the threads that it had.
-        threads = max(1, cores() // min(workers, len(jobs)))
-        calls = [
-            delayed(children.train)(jobs[number].ask, number, desk, out, data_dir, threads)
-            for number in twins
-        ]
         # Threads that wait for processes: a run that takes its process down takes down no other.
         parallel = Parallel(
-            workers, backend="threading", return_as="generator_unordered", batch_size=1
+            at_a_time, backend="threading", return_as="generator_unordered", batch_size=1
         )
-        for number, answer in parallel(calls):
+        for number, answer in parallel(delayed(send)(errand) for errand in errands):
             for job in twins[number]:
                 job.run = Run(answer["run"]) if "run" in answer else None
                 job.failed = answer.get("failed", "")
                 job.before = answer.get("before", 0)
                 display.ended(job)
+
+
+@contextmanager
+def here(workers: int, jobs: int) -> Iterator[Place]:
+    """This machine, so many at a time of so many in all."""
+    # By all runs, not by those that are left: a run that goes on has the threads that it had.
+    threads = max(1, cores() // min(workers, jobs))
+    folders = tempfile.TemporaryDirectory(prefix="labelnoise-", ignore_cleanup_errors=True)
+    with folders as folder, Children() as children:
+        desk = Path(folder)
+        yield Place(partial(children.train, desk=desk, threads=threads), desk, workers)
+
+
+def _errand(job: Job, number: int, out: Path, data_dir: Path | None) -> Errand:
+    """What is sent out for a job."""
+    return Errand(
+        number=number,
+        ask=asdict(job.ask),
+        identity="" if job.spec is None else job.spec.identity(),
+        out=str(out),
+        data_dir=None if data_dir is None else str(data_dir),
+        versions={name: versions()[name] for name in ("labelnoise", "torch")},
+        cwd=os.getcwd(),
+        environment={VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {},
+    )
 
 
 def _by_identity(jobs: Sequence[Job]) -> dict[int, list[Job]]:
@@ -202,70 +238,6 @@ def _by_identity(jobs: Sequence[Job]) -> dict[int, list[Job]]:
             place = first.setdefault(job.spec.identity(), number)
             found.setdefault(place, []).append(job)
     return found
-
-
-class Children:
-    """Processes that train one run each; none outlives the `with`, or its parent."""
-
-    def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._closed = False
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Children:
-        """Nobody runs yet."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """End those that still run; the folders of their runs keep what is finished."""
-        with self._lock:
-            self._closed = True
-            for child in self._running:
-                child.kill()
-
-    def train(
-        self, ask: Ask, number: int, desk: Path, out: Path, data_dir: Path | None, threads: int
-    ) -> tuple[int, dict[str, Any]]:
-        """Have a new process train what is asked: the job's number and the answer."""
-        where = {"out": str(out), "data_dir": None if data_dir is None else str(data_dir)}
-        task = desk / f"{number}{worker.TASK}"
-        errors = task.with_suffix(worker.ERRORS)
-        with self._lock:
-            if self._closed:
-                return number, {"failed": "stopped before it began"}
-            task.write_text(json.dumps({"ask": asdict(ask), **where}))
-            with errors.open("wb") as file:
-                child = subprocess.Popen(  # noqa: S603 - our own module
-                    [sys.executable, "-m", worker.__name__, str(task)],
-                    stdin=subprocess.PIPE,  # stays open as long as this process lives
-                    stdout=subprocess.DEVNULL,
-                    stderr=file,
-                    env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                    start_new_session=True,  # Ctrl-C is for the parent, which ends its children
-                )
-            self._running.add(child)
-        with child:
-            status = child.wait()
-        with self._lock:
-            self._running.discard(child)
-            if self._closed:  # and the desk is being cleared
-                return number, {"failed": "stopped"}
-        task.with_suffix(worker.PROGRESS).unlink(missing_ok=True)
-        return number, _answer(task, status, errors.read_text(errors="replace"))
-
-
-def _answer(task: Path, status: int, errors: str) -> dict[str, Any]:
-    """What a child said, or how it ended without a word."""
-    path = task.with_suffix(worker.ANSWER)
-    if path.exists():
-        answer: dict[str, Any] = json.loads(path.read_text())
-        return answer
-    if status < 0:
-        by = signal.Signals(-status)
-        hint = " (out of memory?): use fewer --jobs" if by is signal.SIGKILL else ""
-        return {"failed": f"its process was ended by {by.name}{hint}"}
-    last = (errors.strip().splitlines() or ["no word of it"])[-1]
-    return {"failed": f"its process ended with status {status}: {last}"}
 
 
 def _specify(

@@ -128,19 +128,34 @@ def fulfil(
     data_dir: str | Path | None = None,
     device: str = "auto",
     watch: Watch | None = None,
+    expected: str | None = None,
+    patience: float = 0,
 ) -> Run:
-    """`train` what is asked."""
+    """`train` what is asked.
+
+    Args:
+        ask: What is asked.
+        out: As in `train`, and so are `data_dir`, `device` and `watch`.
+        data_dir: Where data sets are.
+        device: Where to train.
+        watch: Is told of every epoch.
+        expected: The identity that the run must have, if somebody knows it already.
+        patience: Seconds to wait for another process that writes the same run.
+    """
     folder = None if data_dir is None else Path(data_dir)
     place = dist.agreed(lambda: device_named(device))
     dataset, spec, weights = dist.agreed(lambda: understand(ask, folder))
     first = dist.from_first(spec.identity)
     dist.agreed(lambda: check_same(spec, first))
+    if expected is not None:
+        check_expected(spec, expected)
     path = Path(out) / spec.identity()
     if done := _finished(path):
         return done
     division = undivided if spec.whole else divide
     parts = division(dataset, parse(ask.noise), ask.data_seed)
-    return train_on(spec, Workplace(dataset, parts, place, Path(out), watch, weights=weights))
+    workplace = Workplace(dataset, parts, place, Path(out), watch, weights=weights)
+    return train_on(spec, workplace, patience)
 
 
 def understand(ask: Ask, data_dir: Path | None) -> tuple[Dataset, Spec, Path | None]:
@@ -156,6 +171,15 @@ def check_same(spec: Spec, first: str) -> None:
         raise LabelNoiseError(
             "its data or settings differ from those of process 0: give all the same command and "
             "the same files"
+        )
+
+
+def check_expected(spec: Spec, identity: str) -> None:
+    """Refuse to train on other data than the command was given for."""
+    if spec.identity() != identity:
+        raise LabelNoiseError(
+            f"the data here ({spec.dataset}) are not those that the command was given for: give "
+            "all machines the same files, and leave them alone while runs train"
         )
 
 

@@ -1,15 +1,16 @@
 """A process that trains one run for `reproduce`: `python -m labelnoise.experiment.worker TASK`.
 
-It is given the file that says what to train, and leaves notes of where it is and its answer beside
-it. Standard input is a pipe that the parent holds and never writes to: when it ends, the parent is
-gone, by kill -9 perhaps, and the process ends at once. What is finished of the run lies in its
-folder.
+It is given the file that says what to train, and leaves its answer beside it, and notes of where it
+is where the file says. Standard input is a pipe that the parent holds and never writes to: when it
+ends, the parent is gone, by kill -9 perhaps, and the process ends at once. What is finished of the
+run lies in its folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any
 
 PROGRESS, ANSWER, TASK, ERRORS = ".progress", ".answer", ".task", ".errors"
 NOTES = [f"[0-9]*{suffix}*" for suffix in (PROGRESS, ANSWER, TASK, ERRORS)]
+AWAY = "away"  # runs that are trained here for somebody elsewhere, who never gets them
 TRIES = 50
 
 
@@ -35,6 +37,7 @@ def _end_with_parent(desk: Path) -> None:
         try:
             for note in [note for pattern in NOTES for note in desk.glob(pattern)]:
                 note.unlink(missing_ok=True)
+            shutil.rmtree(desk / AWAY, ignore_errors=True)
             desk.rmdir()
             break
         except FileNotFoundError:  # another worker was faster
@@ -48,19 +51,23 @@ def _trained(file: Path) -> dict[str, Any]:
     # Not before the parent is watched: this takes seconds.
     from labelnoise.errors import LabelNoiseError
     from labelnoise.experiment.ask import Ask
+    from labelnoise.experiment.header import check_versions
     from labelnoise.experiment.machine import keep_memory
     from labelnoise.experiment.run import fulfil
 
     keep_memory()
     warnings.simplefilter("ignore", UserWarning)
     task = json.loads(file.read_text())
-    notes = Notes(file.with_suffix(PROGRESS))
+    notes = Notes(Path(task["progress"]))
     try:
+        check_versions(task["versions"])
         run = fulfil(
             Ask.of(task["ask"]),
             out=task["out"],
             data_dir=task["data_dir"],
             watch=notes,
+            expected=task["identity"],
+            patience=task["patience"],
         )
     except Exception as error:
         kind = "" if isinstance(error, LabelNoiseError) else f"{type(error).__name__}: "
