@@ -40,12 +40,19 @@ def test_food(tmp_path: Path) -> None:
 
 
 def test_food_needs_two_folders(tmp_path: Path) -> None:
+    with pytest.raises(LabelNoiseError, match=r"Food-101N_release .*; food101n: no .*/food-101 "):
+        read("food101n", tmp_path)
     food(tmp_path)
+    (tmp_path / "food-101/images/beignets").rename(tmp_path / "aside")
+    expected = r"food-101 lacks 1 folder with 1 of its 2 .*'images/beignets'\): unpack http://data"
+    with pytest.raises(LabelNoiseError, match=expected):
+        read("food101n", tmp_path)
     shutil.rmtree(tmp_path / "food-101/meta")
     with pytest.raises(LabelNoiseError, match=r"food-101 lacks meta/test.txt: unpack http"):
         read("food101n", tmp_path)
     shutil.rmtree(tmp_path / "Food-101N_release/images")
-    with pytest.raises(LabelNoiseError, match=r"Food-101N_release lacks images/: unpack Food-101N"):
+    both = r"Food-101N_release lacks images/: unpack Food-101N.*food-101 lacks meta/test.txt"
+    with pytest.raises(LabelNoiseError, match=both):
         read("food101n", tmp_path)
 
 
