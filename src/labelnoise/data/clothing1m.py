@@ -78,7 +78,8 @@ def balanced(labels: Tensor, classes: int, each: int) -> Tensor:
     wanted = min(each, int(counts.min()))
     if wanted < each:
         warnings.warn(
-            f"{wanted} files of every class, not {each}: class {int(counts.argmin())} has no more",
+            f"clothing1m-balanced: {wanted} files of every class, not {each}: class "
+            f"{int(counts.argmin())} has no more",
             stacklevel=2,
         )
     return order[rank_in_class(labels[order]) < wanted].sort().values
