@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import csv
+import json
 import os
 import re
 import shutil
@@ -10,6 +10,10 @@ from typing import cast
 import pytest
 import torch
 
+from labelnoise.audit.audit import audit_labels
+from labelnoise.audit.export import export
+from labelnoise.audit.source import reread
+from labelnoise.audit.store import read_source
 from labelnoise.data import read
 from labelnoise.data.clothing1m import balanced, read_balanced
 from labelnoise.data.stored import Files, readable, unread, walk
@@ -202,6 +206,44 @@ def test_what_is_missing_is_listed(tmp_path: Path) -> None:
         understood("clothing1m", tmp_path)
 
 
+POOLED = """
+from torch import nn
+def net(shape, classes):
+    return nn.Sequential(nn.AvgPool2d(64), nn.Flatten(), nn.Linear(48, classes))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*(listed files are not there|cannot be read)")
+@pytest.mark.parametrize("noise", ["none", "symmetric:0.2"])
+def test_an_audit_leaves_bad_images_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    """Its rows stay those of the other files, in what it finds and what it exports."""
+    root = clothing(tmp_path, noisy=[row % 3 for row in range(30)])
+    write(root / "images/0/0004,77.jpg", [b"broken"])
+    (root / "images/1/0011,77.jpg").unlink()
+    (tmp_path / "pooled.py").write_text(POOLED)
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "audit"
+    for _ in range(2):  # the second time it is there already
+        audit = audit_labels(
+            "clothing1m", out=out, noise=noise, net="pooled:net", epochs=4, data_dir=tmp_path
+        )
+        names = [f"images/{row % 2}/0{row:03d},77.jpg" for row in range(30) if row not in (4, 11)]
+        assert list(audit.findings.ids) == names
+        assert audit.skipped == ("images/1/0011,77.jpg", "images/0/0004,77.jpg")
+        assert (out / "skipped.txt").read_text().split() == list(audit.skipped)
+        assert bool(audit.against_truth) is (noise != "none")
+    assert export(out, "fiftyone", tmp_path / "issues.json", data_dir=tmp_path) == 28
+    samples = json.loads((tmp_path / "issues.json").read_text())["samples"]
+    assert [sample["source_id"] for sample in samples] == names
+    if noise == "none":
+        labels = [CLOTHES[row % 3] for row in range(30) if row not in (4, 11)]
+        assert [sample["ground_truth"]["label"] for sample in samples] == labels
+    decided = reread(read_source(out), tmp_path)
+    assert list(decided.ids) == names
+
+
 def test_a_run_skips_counts_and_lists_bad_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,11 +251,7 @@ def test_a_run_skips_counts_and_lists_bad_images(
     root = clothing(tmp_path, noisy=[row % 3 for row in range(30)])
     write(root / "images/0/0004,77.jpg", [b"broken"])
     write(root / "images/0/3002,77.jpg", [b"broken"])  # of the test list
-    (tmp_path / "pooled.py").write_text(
-        "from torch import nn\n"
-        "def net(shape, classes):\n"
-        "    return nn.Sequential(nn.AvgPool2d(64), nn.Flatten(), nn.Linear(48, classes))\n"
-    )
+    (tmp_path / "pooled.py").write_text(POOLED)
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match=r"0004,77.jpg cannot be read \(no image\)"):
         run = train(
@@ -224,9 +262,10 @@ def test_a_run_skips_counts_and_lists_bad_images(
             data_dir=tmp_path,
             out=tmp_path / "runs",
         )
-    with (run.path / "skipped.csv").open() as file:
-        listed = {line["file"]: line["why"] for line in csv.DictReader(file)}
-    assert listed == dict.fromkeys(("images/0/0004,77.jpg", "images/0/3002,77.jpg"), "no image")
+    assert (run.path / "skipped.csv").read_text().startswith("file,why\n")
+    assert run.skipped == dict.fromkeys(
+        ("images/0/0004,77.jpg", "images/0/3002,77.jpg"), "no image"
+    )
     assert [row["skipped"] for row in run.rows] == [2] * 6
     seen = run.samples["seen"]
     assert seen[4] == 0
