@@ -14,6 +14,7 @@ from labelnoise.audit.audit import audit_labels
 from labelnoise.audit.export import export
 from labelnoise.audit.source import reread
 from labelnoise.audit.store import read_source
+from labelnoise.cli import main
 from labelnoise.data import read
 from labelnoise.data.clothing1m import balanced, read_balanced
 from labelnoise.data.stored import Files, readable, unread, walk
@@ -245,7 +246,7 @@ def test_an_audit_leaves_bad_images_out(
 
 
 def test_a_run_skips_counts_and_lists_bad_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the lists to the run's folder; in training and in the test part."""
     root = clothing(tmp_path, noisy=[row % 3 for row in range(30)])
@@ -272,3 +273,9 @@ def test_a_run_skips_counts_and_lists_bad_images(
     assert (seen[[row for row in range(30) if row != 4]] == 6).all()
     assert run.rows[-1]["test_accuracy"] in {0, 0.5, 1}  # of two, not of three
     assert run.header["rows"] == {"train": 30, "validation": 3, "test": 3}
+    predictions, words = tmp_path / "predictions.csv", ["--data-dir", str(tmp_path), "--json"]
+    assert main(["predict", str(run.path), "clothing1m", *words, "--out", str(predictions)]) == 0
+    lines = predictions.read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == ["0", "1"]  # not the one that is broken
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["accuracy"]) == (2, run.rows[-1]["test_accuracy"])
