@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 import torch
+from torch import Tensor
 
 COMPLETE = "LABELNOISE_COMPLETE"
 OPTIONAL = (
@@ -45,6 +46,68 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+Shapes = dict[str, tuple[int, ...]]
+BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
+
+
+def _norm(name: str, width: int) -> Shapes:
+    parts = ("weight", "bias", "running_mean", "running_var")
+    return {**{f"{name}.{part}": (width,) for part in parts}, f"{name}.num_batches_tracked": ()}
+
+
+@pytest.fixture(scope="session")
+def torchvision_shapes() -> Callable[[str], Shapes]:
+    """Names and shapes of torchvision's state dicts, from table 1 of the paper on ResNets."""
+
+    def shapes(name: str) -> Shapes:
+        deep = name == "resnet50"
+        found: Shapes = {"conv1.weight": (64, 3, 7, 7), **_norm("bn1", 64)}
+        before = 64
+        for stage, blocks in enumerate(BLOCKS[name]):
+            width = 64 * 2**stage
+            after = 4 * width if deep else width
+            for block in range(blocks):
+                place = f"layer{stage + 1}.{block}"
+                sizes = (
+                    [(width, before, 1), (width, width, 3), (after, width, 1)]
+                    if deep
+                    else [(width, before, 3), (width, width, 3)]
+                )
+                for number, (out, into, side) in enumerate(sizes, start=1):
+                    found[f"{place}.conv{number}.weight"] = (out, into, side, side)
+                    found |= _norm(f"{place}.bn{number}", out)
+                if before != after:
+                    found[f"{place}.downsample.0.weight"] = (after, before, 1, 1)
+                    found |= _norm(f"{place}.downsample.1", after)
+                before = after
+        return {**found, "fc.weight": (1000, before), "fc.bias": (1000,)}
+
+    return shapes
+
+
+@pytest.fixture(scope="session")
+def torchvision_state(
+    torchvision_shapes: Callable[[str], Shapes],
+) -> Callable[[str], dict[str, Tensor]]:
+    """State dicts as torchvision saves them, made without our networks; values are chance."""
+
+    def value(name: str, shape: torch.Size, chance: torch.Generator) -> Tensor:
+        if name.endswith("num_batches_tracked"):
+            return torch.tensor(7)
+        drawn = torch.randn(shape, generator=chance)
+        if len(shape) > 1:
+            return drawn * (2 / shape[1:].numel()) ** 0.5 if name != "fc.weight" else drawn / 100
+        positive = name.endswith(("weight", "running_var"))
+        return drawn.abs().clamp(0.5, 1.5) if positive else drawn / 10
+
+    def state(name: str) -> dict[str, Tensor]:
+        chance = torch.Generator().manual_seed(0)
+        shapes = torchvision_shapes(name).items()
+        return {entry: value(entry, torch.Size(shape), chance) for entry, shape in shapes}
+
+    return state
 
 
 Terminal = Callable[..., tuple[str, str]]

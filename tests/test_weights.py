@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,9 @@ def network(classes: int = 4, channels: int = 3, seed: int = 1) -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def pretrained() -> State:
+def pretrained(torchvision_state: Callable[[str], State]) -> State:
     """A state dict of the naming and shape of torchvision's ResNet-18."""
-    return dict(network(classes=1000, seed=0).state_dict())
+    return torchvision_state("resnet18")
 
 
 def saved(found: Any, path: Path) -> Path:
@@ -47,6 +50,11 @@ def without_counters(state: State) -> State:
     return {name: value for name, value in state.items() if "num_batches" not in name}
 
 
+def without_first(state: State) -> State:
+    """All but the layer that knows of colours."""
+    return {name: value for name, value in state.items() if name != "conv1.weight"}
+
+
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -64,8 +72,48 @@ def test_a_pth_file_fills_all_but_the_classifier(
 ) -> None:
     fresh = network().state_dict()["fc.weight"].clone()
     found = loaded(saved(wrap(pretrained), tmp_path / "weights.pth"), network())
-    assert_is_all_but_the_classifier(found, pretrained)
+    assert_is_all_but_the_classifier(found, without_counters(pretrained))
     assert found["fc.weight"].equal(fresh)
+
+
+@pytest.mark.parametrize("name", ["resnet34", "resnet50"])
+def test_the_deeper_ones_fit_too(name: str, torchvision_state: Callable[[str], State]) -> None:
+    state = torchvision_state(name)
+    network = net_named(name)((3, 64, 64), 14)
+    found = Weights(Path("weights.pth"), state).into(network).state_dict()
+    assert found["fc.weight"].shape == (14, state["fc.weight"].shape[1])
+    assert_is_all_but_the_classifier(dict(found), state)
+
+
+def test_every_entry_is_missed_and_measured(torchvision_state: Callable[[str], State]) -> None:
+    """One after the other, each of the 265 that count."""
+    state = torchvision_state("resnet50")
+    network = net_named("resnet50")((3, 64, 64), 14)
+    counted = [name for name in without_counters(state) if not name.startswith("fc.")]
+    assert len(counted) == 265
+    for name in counted:
+        short = {key: value for key, value in state.items() if key != name}
+        with pytest.raises(LabelNoiseError, match=f"it lacks {re.escape(name)}: "):
+            Weights(Path("weights.pth"), short).into(network)
+        wrong = {**state, name: state[name][1:]}
+        sizes = ["x".join(map(str, each.shape)) for each in (wrong[name], state[name])]
+        told = f"{re.escape(name)} is {sizes[0]}, not {sizes[1]}: "
+        with pytest.raises(LabelNoiseError, match=told):
+            Weights(Path("weights.pth"), wrong).into(network)
+
+
+@pytest.mark.parametrize("parameters", [False, True])
+def test_a_file_of_older_days_is_the_same(
+    parameters: bool, pretrained: State, tmp_path: Path
+) -> None:
+    """Before torch 1.6 files were no archives, and state dicts had parameters in them."""
+    state = without_counters(pretrained)
+    path = tmp_path / "weights.pth"
+    old: Any = {n: nn.Parameter(v) for n, v in state.items()} if parameters else state
+    torch.save(OrderedDict(old), path, _use_new_zipfile_serialization=False)
+    assert not path.read_bytes().startswith(b"PK")
+    assert_is_all_but_the_classifier(loaded(path, network()), state)
+    assert_is_all_but_the_classifier(loaded(path, network(channels=1)), without_first(state))
 
 
 def test_a_safetensors_file_is_the_same(pretrained: State, tmp_path: Path) -> None:
@@ -145,15 +193,17 @@ class Malicious:
         return os.mkdir, ("was here",)
 
 
+@pytest.mark.parametrize("archive", [True, False])
 @pytest.mark.parametrize(
     "found", [Malicious(), {"conv1.weight": Malicious()}, {"model": Malicious()}]
 )
 def test_a_pickle_that_would_run_something_is_refused(
-    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: Any, archive: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    torch.save(found, "weights.pth", _use_new_zipfile_serialization=archive)
     with pytest.raises(LabelNoiseError, match="holds more than tensors"):
-        Weights.read(saved(found, tmp_path / "weights.pth"))
+        Weights.read(tmp_path / "weights.pth")
     assert not (tmp_path / "was here").exists()
 
 

@@ -236,6 +236,7 @@ def _inject(options: Namespace) -> None:
 
 
 def _predict(options: Namespace) -> None:
+    from labelnoise.data.stored import readable
     from labelnoise.experiment.predict import Predictor, inputs_of
     from labelnoise.record.csvfile import write_csv
 
@@ -245,9 +246,12 @@ def _predict(options: Namespace) -> None:
             options.data, predictor.known, options.data_dir, _columns(options)
         )
         confidence, predicted = predictor.probs(inputs).max(dim=1)
-    triples = zip(
-        ids or range(len(predicted)), predicted.tolist(), confidence.tolist(), strict=True
-    )
+    names: Sequence[object] = ids or range(len(predicted))
+    if (kept := readable(inputs)) is not None:  # of what cannot be read nothing is predicted
+        names = [names[row] for row in kept.nonzero()[:, 0].tolist()]
+        confidence, predicted = confidence[kept], predicted[kept]
+        labels = None if labels is None else labels[kept]
+    triples = zip(names, predicted.tolist(), confidence.tolist(), strict=True)
     lines = ((row, predictor.classes[label], f"{sure:.6f}") for row, label, sure in triples)
     write_csv(options.out, ("row", "predicted_label", "confidence"), lines)
     agreement = None

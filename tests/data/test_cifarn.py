@@ -170,6 +170,85 @@ def test_nothing_in_a_pickle_runs(tmp_path: Path, kind: type[Harm], how: str) ->
     assert not target.exists()
 
 
+class Liar:
+    """Says to numpy, or to what stands for it, whatever it is made with."""
+
+    def __init__(self, *said: Any) -> None:
+        self.said = said
+
+    def __reduce__(self) -> Any:
+        return self.said
+
+
+OBJECTS = (3, "|", None, ("a",), {"a": (np.dtype("O"), 0)}, 8, 1, 0)  # and "none of them objects"
+MADE: Any = np.empty(0).__reduce__()[0]
+SCALAR: Any = np.int64(0).__reduce__()[0]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        # Eight bytes that numpy would follow as the address of an object.
+        Liar(
+            MADE,
+            (np.ndarray, (0,), b"b"),
+            (1, (1,), Liar(np.dtype, ("V8", False, True), OBJECTS), False, b"A" * 8),
+        ),
+        Liar(SCALAR, (np.dtype([("a", "O")]), np.array([0x4141414141414141]))),
+        Liar(np.ndarray, ((1 << 50,), np.dtype("u1"))),  # a petabyte
+        Liar(
+            MADE,
+            (np.ndarray, (0,), b"b"),
+            (1, (1,), Liar(np.dtype, ("i8",), (3, "O,", None)), False, b"A" * 16),
+        ),
+        np.array([{"any": "object"}]),
+    ],
+    ids=["address", "scalar", "petabyte", "order", "objects"],
+)
+def test_a_pickle_that_lies_to_numpy_gives_nothing(tmp_path: Path, lie: Any) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(pickle.dumps({"lie": lie, "honest": np.arange(3)}, protocol=2))
+    found = read_pickled(path)
+    assert found["lie"] is None
+    assert found["honest"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(6).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(6, dtype=">i4"),
+        np.array([True, False]),
+        np.float32(0.5),
+    ],
+    ids=["rows", "columns", "big end", "bool", "scalar"],
+)
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_arrays_come_as_they_were_written(tmp_path: Path, values: Any, protocol: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(pickle.dumps({"a": values}, protocol=protocol))
+    found = read_pickled(path)["a"]
+    assert np.array_equal(found, values)
+    assert found.dtype == values.dtype
+    found += found  # one's own, not a look at the file
+
+
+def test_an_array_that_python_2_wrote(tmp_path: Path) -> None:
+    """As CIFAR-100's: bytes are text there."""
+    path = tmp_path / "train"
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntU\x01btR"
+        b"(I1\n(I2\nI2\ntcnumpy\ndtype\n(U\x02u1I0\nI1\ntR"
+        b"(I3\nU\x01|NNNI-1\nI-1\nI0\ntbI00\nU\x04\x00\x80\xfe\xfftb"
+    )
+    path.write_bytes(b"\x80\x02}(U\x04data" + array + b"U\x0bfine_labels](I5\nI7\neu.")
+    found = read_pickled(path)
+    assert found["data"].tolist() == [[0, 128], [254, 255]]
+    assert found["data"].dtype == np.uint8
+    assert found["fine_labels"] == [5, 7]
+
+
 def test_tensors_and_damage_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     torch.save({"a": torch.zeros(3)}, path)

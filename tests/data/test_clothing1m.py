@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import csv
+import json
 import os
 import re
 import shutil
@@ -10,6 +10,11 @@ from typing import cast
 import pytest
 import torch
 
+from labelnoise.audit.audit import audit_labels
+from labelnoise.audit.export import export
+from labelnoise.audit.source import reread
+from labelnoise.audit.store import read_source
+from labelnoise.cli import main
 from labelnoise.data import read
 from labelnoise.data.clothing1m import balanced, read_balanced
 from labelnoise.data.stored import Files, readable, unread, walk
@@ -55,7 +60,8 @@ def test_noise_may_be_planted_in_both_parts(tmp_path: Path) -> None:
 
 def test_the_balanced_subset_is_the_same_every_time(tmp_path: Path) -> None:
     clothing(tmp_path)
-    first, again = (read("clothing1m-balanced", tmp_path) for _ in range(2))
+    with pytest.warns(UserWarning, match="3 files of every class, not 18976: class 2 has no more"):
+        first, again = (read("clothing1m-balanced", tmp_path) for _ in range(2))
     assert torch.bincount(first.labels).tolist() == [3, 3, 3]  # as the rarest has
     assert list(first.ids) == list(again.ids)
     assert first.fingerprint.digest() == again.fingerprint.digest()
@@ -63,7 +69,7 @@ def test_the_balanced_subset_is_the_same_every_time(tmp_path: Path) -> None:
     labels = torch.tensor([0] * 50 + [1] * 9)
     rows = balanced(labels, 2, each=5)
     assert torch.bincount(labels[rows]).tolist() == [5, 5]
-    assert rows[:5].tolist() != [0, 1, 2, 3, 4]
+    assert rows.tolist() == [14, 31, 40, 48, 49, 50, 51, 54, 55, 57]  # here and everywhere
     with pytest.raises(LabelNoiseError, match="class 2 has no files"):
         balanced(labels, 3, each=5)
 
@@ -105,7 +111,19 @@ def test_files_that_are_not_there_are_left_out_and_named(tmp_path: Path) -> None
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(clothing(tmp_path) / "images/1")
-    with pytest.raises(LabelNoiseError, match=r"lacks 1 folders with 6 of its 12 .*'images/1'"):
+    with pytest.raises(LabelNoiseError, match=r"lacks 1 folder with 6 of its 12 .*'images/1'"):
+        read("clothing1m", tmp_path)
+
+
+def test_a_folder_that_nearly_nothing_is_listed_in_ends_no_run(tmp_path: Path) -> None:
+    root = clothing(tmp_path, noisy=[row % 3 for row in range(100)])
+    add(root, "images/elsewhere/lost.jpg", 0)
+    with pytest.warns(UserWarning, match=r"1 of 101 listed files are not there .*elsewhere/lost"):
+        dataset = read("clothing1m", tmp_path)
+    assert len(dataset.labels) == len(dataset.inputs) == 100
+    assert dataset.skipped == ("images/elsewhere/lost.jpg",)
+    add(root, "images/elsewhere/other.jpg", 0)
+    with pytest.raises(LabelNoiseError, match=r"lacks 1 folder with 2 of its 102 listed files"):
         read("clothing1m", tmp_path)
 
 
@@ -189,18 +207,52 @@ def test_what_is_missing_is_listed(tmp_path: Path) -> None:
         understood("clothing1m", tmp_path)
 
 
+POOLED = """
+from torch import nn
+def net(shape, classes):
+    return nn.Sequential(nn.AvgPool2d(64), nn.Flatten(), nn.Linear(48, classes))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*(listed files are not there|cannot be read)")
+@pytest.mark.parametrize("noise", ["none", "symmetric:0.2"])
+def test_an_audit_leaves_bad_images_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noise: str
+) -> None:
+    """Its rows stay those of the other files, in what it finds and what it exports."""
+    root = clothing(tmp_path, noisy=[row % 3 for row in range(30)])
+    write(root / "images/0/0004,77.jpg", [b"broken"])
+    (root / "images/1/0011,77.jpg").unlink()
+    (tmp_path / "pooled.py").write_text(POOLED)
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "audit"
+    for _ in range(2):  # the second time it is there already
+        audit = audit_labels(
+            "clothing1m", out=out, noise=noise, net="pooled:net", epochs=4, data_dir=tmp_path
+        )
+        names = [f"images/{row % 2}/0{row:03d},77.jpg" for row in range(30) if row not in (4, 11)]
+        assert list(audit.findings.ids) == names
+        assert audit.skipped == ("images/1/0011,77.jpg", "images/0/0004,77.jpg")
+        assert (out / "skipped.txt").read_text().split() == list(audit.skipped)
+        assert bool(audit.against_truth) is (noise != "none")
+    assert export(out, "fiftyone", tmp_path / "issues.json", data_dir=tmp_path) == 28
+    samples = json.loads((tmp_path / "issues.json").read_text())["samples"]
+    assert [sample["source_id"] for sample in samples] == names
+    if noise == "none":
+        labels = [CLOTHES[row % 3] for row in range(30) if row not in (4, 11)]
+        assert [sample["ground_truth"]["label"] for sample in samples] == labels
+    decided = reread(read_source(out), tmp_path)
+    assert list(decided.ids) == names
+
+
 def test_a_run_skips_counts_and_lists_bad_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the lists to the run's folder; in training and in the test part."""
     root = clothing(tmp_path, noisy=[row % 3 for row in range(30)])
     write(root / "images/0/0004,77.jpg", [b"broken"])
     write(root / "images/0/3002,77.jpg", [b"broken"])  # of the test list
-    (tmp_path / "pooled.py").write_text(
-        "from torch import nn\n"
-        "def net(shape, classes):\n"
-        "    return nn.Sequential(nn.AvgPool2d(64), nn.Flatten(), nn.Linear(48, classes))\n"
-    )
+    (tmp_path / "pooled.py").write_text(POOLED)
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match=r"0004,77.jpg cannot be read \(no image\)"):
         run = train(
@@ -211,12 +263,19 @@ def test_a_run_skips_counts_and_lists_bad_images(
             data_dir=tmp_path,
             out=tmp_path / "runs",
         )
-    with (run.path / "skipped.csv").open() as file:
-        listed = {line["file"]: line["why"] for line in csv.DictReader(file)}
-    assert listed == dict.fromkeys(("images/0/0004,77.jpg", "images/0/3002,77.jpg"), "no image")
+    assert (run.path / "skipped.csv").read_text().startswith("file,why\n")
+    assert run.skipped == dict.fromkeys(
+        ("images/0/0004,77.jpg", "images/0/3002,77.jpg"), "no image"
+    )
     assert [row["skipped"] for row in run.rows] == [2] * 6
     seen = run.samples["seen"]
     assert seen[4] == 0
     assert (seen[[row for row in range(30) if row != 4]] == 6).all()
     assert run.rows[-1]["test_accuracy"] in {0, 0.5, 1}  # of two, not of three
     assert run.header["rows"] == {"train": 30, "validation": 3, "test": 3}
+    predictions, words = tmp_path / "predictions.csv", ["--data-dir", str(tmp_path), "--json"]
+    assert main(["predict", str(run.path), "clothing1m", *words, "--out", str(predictions)]) == 0
+    lines = predictions.read_text().splitlines()[1:]
+    assert [line.partition(",")[0] for line in lines] == ["0", "1"]  # not the one that is broken
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["accuracy"]) == (2, run.rows[-1]["test_accuracy"])

@@ -83,6 +83,15 @@ def test_a_remainder_is_spread_instead_of_a_last_batch_of_one_class() -> None:
     assert all(len({int(labels[row]) for row in batch}) == 3 for batch in batches)
 
 
+@pytest.mark.parametrize(("rows", "classes"), [(6, 3), (12, 3), (40, 9), (5, 7)])
+def test_two_classes_a_batch_are_never_one(rows: int, classes: int) -> None:
+    labels = equal(rows, classes)
+    batches = epoch(labels, 8, 2)
+    assert {len({int(labels[row]) for row in batch}) for batch in batches} == {2}
+    assert max(map(len, batches)) <= 8
+    assert sorted(row for batch in batches for row in batch) == list(range(rows * classes))
+
+
 def test_all_classes_come_once_before_any_comes_again() -> None:
     labels = equal(12, 10)
     turns = [label for batch in epoch(labels, 8, 2) for label in set(labels[batch].tolist())]

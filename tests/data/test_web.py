@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -40,12 +41,19 @@ def test_food(tmp_path: Path) -> None:
 
 
 def test_food_needs_two_folders(tmp_path: Path) -> None:
+    with pytest.raises(LabelNoiseError, match=r"Food-101N_release .*; food101n: no .*/food-101 "):
+        read("food101n", tmp_path)
     food(tmp_path)
+    (tmp_path / "food-101/images/beignets").rename(tmp_path / "aside")
+    expected = r"food-101 lacks 1 folder with 1 of its 2 .*'images/beignets'\): unpack http://data"
+    with pytest.raises(LabelNoiseError, match=expected):
+        read("food101n", tmp_path)
     shutil.rmtree(tmp_path / "food-101/meta")
     with pytest.raises(LabelNoiseError, match=r"food-101 lacks meta/test.txt: unpack http"):
         read("food101n", tmp_path)
     shutil.rmtree(tmp_path / "Food-101N_release/images")
-    with pytest.raises(LabelNoiseError, match=r"Food-101N_release lacks images/: unpack Food-101N"):
+    both = r"Food-101N_release lacks images/: unpack Food-101N.*food-101 lacks meta/test.txt"
+    with pytest.raises(LabelNoiseError, match=both):
         read("food101n", tmp_path)
 
 
@@ -77,4 +85,37 @@ def test_animals(tmp_path: Path) -> None:
         read("animal10n", tmp_path)
     shutil.rmtree(root / "testing")
     with pytest.raises(LabelNoiseError, match=r"animal10n lacks testing/: request"):
+        read("animal10n", tmp_path)
+
+
+@pytest.mark.parametrize("order", ["<u4", ">u4"])
+def test_animals_in_binary_files(tmp_path: Path, order: str) -> None:
+    root = tmp_path / "ANIMAL-10N"
+    root.mkdir()
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (14, 3, 64, 64), dtype=np.uint8)
+    labels = np.arange(14) % 10
+    heads = np.stack([np.arange(14) + 70_000, labels], 1).astype(order).view(np.uint8)
+    records = np.concatenate([heads.reshape(14, 8), pixels.reshape(14, -1)], 1)
+    parts = {"data_batch_1.bin": records[:6], "data_batch_2.bin": records[6:12]}
+    for name, part in parts.items():
+        part.tofile(root / name)
+    with pytest.raises(LabelNoiseError, match=r"ANIMAL-10N lacks test_batch.bin: request"):
+        read("animal10n", tmp_path)
+    records[12:].tofile(root / "test_batch.bin")
+    dataset = read("animal10n", tmp_path)
+    assert dataset.labels.tolist() == labels[:12].tolist()
+    assert np.array_equal(dataset.inputs.numpy(), pixels[:12])
+    assert dataset.test_inputs is not None
+    assert dataset.test_labels is not None
+    assert dataset.test_labels.tolist() == [2, 3]
+    assert np.array_equal(dataset.test_inputs.numpy(), pixels[12:])
+    for place, value in ((4, 10), (5, 1)):  # no such label, or no number of that size
+        wrong = records[12:].copy()
+        wrong[0, place] = value
+        wrong.tofile(root / "test_batch.bin")
+        with pytest.raises(LabelNoiseError, match=r"test_batch.bin: labels 0 to 9 in four bytes"):
+            read("animal10n", tmp_path)
+    (root / "test_batch.bin").write_bytes(b"short")
+    with pytest.raises(LabelNoiseError, match=r"records of 12296 bytes expected, found 5 bytes"):
         read("animal10n", tmp_path)

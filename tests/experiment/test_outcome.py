@@ -19,7 +19,7 @@ from labelnoise.record.run import Run
 RECORDS = Path(__file__).parents[2] / "results" / "mnist-bare"
 MNIST = "9b280c8d141e6da009f15b4d1378b72f"  # the digest of the official files
 JPEG = "346a45dd8790216a7643e6bdcb806aff"  # the digest of CIFAR-10 that went through JPEG
-NETS = {"mnist": "mlp", "cifar10": "cnn"}
+NETS = {"mnist": "mlp", "cifar10": "cnn", "clothing1m-balanced": "resnet50"}
 
 Record = Callable[..., Run]
 
@@ -49,6 +49,7 @@ def record(tmp_path: Path) -> Record:
         name: str | None = None,
         change: dict[str, Any] | None = None,
         threads: int = 1,
+        test_rows: int | None = None,
     ) -> Run:
         nonlocal made
         made += 1
@@ -68,7 +69,8 @@ def record(tmp_path: Path) -> Record:
         ]
         asks = {**spec.model_dump(mode="json"), **(change or {})}
         path = tmp_path / (name or f"run{made}.json.gz")
-        text = json.dumps({"header": {"spec": asks, "threads": threads}, "rows": rows})
+        known = {} if test_rows is None else {"rows": {"test": test_rows}}
+        text = json.dumps({"header": {"spec": asks, "threads": threads, **known}, "rows": rows})
         path.write_bytes(gzip.compress(text.encode()))
         return Run(path)
 
@@ -151,6 +153,22 @@ def test_long_training_is_held_against_500_epochs(record: Record) -> None:
     assert line_of(experiment, cell, record(cell, last(0.9152, 500))).word == "reproduced"
     line = line_of(experiment, cell, record(cell, last(0.9152, 200)))
     assert (line.word, line.why) == ("not comparable", "200 of 500 epochs")
+
+
+@pytest.mark.parametrize("method", ["cce", "bare"])
+def test_what_is_quoted_without_its_epochs_is_held_against_the_recipes(
+    record: Record, method: str
+) -> None:
+    experiment = experiment_named("clothing1m")
+    cell = cell_of(experiment, method=method)
+    for test_rows, epochs, word, why in (
+        (10526, 14, "reproduced", ""),
+        (10526, 1, "not comparable", "1 of 14 epochs"),
+        (3, 14, "not comparable", "other data: 3 of 10526 test images"),
+    ):
+        accuracies = last({"cce": 0.69, "bare": 0.72}[method], epochs)
+        line = line_of(experiment, cell, record(cell, accuracies, test_rows=test_rows))
+        assert (line.word, line.why) == (word, why)
 
 
 def test_other_data_are_not_comparable(record: Record) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from labelnoise.audit.findings import Findings
@@ -21,6 +22,7 @@ from labelnoise.audit.source import source_of
 from labelnoise.audit.store import ISSUES, write_findings
 from labelnoise.data import Columns, read
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.derive import only
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.estimate import enough_epochs
@@ -176,29 +178,38 @@ def audit_labels(
     parts = undivided(dataset, parse(noise), data_seed)
     shop = Workplace(dataset, parts, place, folder, watch, folder / MODEL, Recorded)
     run = Run(folder / MODEL) if finished(folder / MODEL) else train_on(spec, shop)
-    findings = findings_of_run(run, dataset)
-    write_findings(folder, findings, source_of(dataset, data, columns, noise=spec.noise))
-    if dataset.skipped:
-        listed = "".join(f"{name}\n" for name in dataset.skipped)
+    findings, left_out = findings_of_run(run, dataset)
+    source = source_of(dataset, data, columns, noise=spec.noise, left_out=left_out)
+    write_findings(folder, findings, source)
+    skipped = (*dataset.skipped, *(dataset.ids[row] for row in left_out))
+    if skipped:
+        listed = "".join(f"{name}\n" for name in skipped)
         write_atomically(folder / SKIPPED, lambda file: file.write(listed.encode()))
+    seen = torch.tensor(sorted({*range(len(dataset.labels))} - {*left_out}))
+    dataset = only(dataset, seen)
     planted = parse(noise).planted
     write_report(folder / REPORT, findings, dataset, planted=spec.noise if planted else None)
     truth = parts.train.truth if planted else None
-    measured = {} if truth is None else against(findings, truth.numpy())
-    return Audit(folder, findings, run, measured, dataset.skipped)
+    measured = {} if truth is None else against(findings, truth[seen].numpy())
+    return Audit(folder, findings, run, measured, skipped)
 
 
-def findings_of_run(run: Run, dataset: Dataset) -> Findings:
-    """What the record that a run has kept says."""
+def findings_of_run(run: Run, dataset: Dataset) -> tuple[Findings, list[int]]:
+    """What the record that a run has kept says, and the rows of which it could read nothing."""
     recorder = Recorder(len(dataset.labels), dataset.classes)
     recorder.load_state_dict(run.checkpoint()["method"][RECORDER])
     found = recorder.issues()
-    if len(found.given) != len(dataset.labels):
+    rows = {int(name) for name in found.ids}
+    left_out = [row for row in range(len(dataset.labels)) if row not in rows]
+    unread = run.skipped
+    if not all(dataset.ids and dataset.ids[row] in unread for row in left_out):
         raise LabelNoiseError(
             f"{run.path} has seen {len(found.given)} of {len(dataset.labels)} rows: delete it and "
             "audit again"
         )
-    return replace(found, ids=tuple(dataset.ids)) if dataset.ids else found
+    if dataset.ids:
+        found = replace(found, ids=tuple(dataset.ids[row] for row in sorted(rows)))
+    return found, left_out
 
 
 def against(findings: Findings, truth: NDArray[np.int64]) -> dict[str, float | None]:

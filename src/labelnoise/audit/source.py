@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from labelnoise.data import Columns, base_of, is_own, read
 from labelnoise.data.dataset import Dataset
+from labelnoise.data.derive import only
 from labelnoise.data.formats import format_of
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.parts import digest
 
 Source = Mapping[str, Any]
 """What `summary.json` says of the data: `data`, their `digest`, the `label`, `image` and `text`
-columns, and the `noise` that was planted."""
+columns, the `noise` that was planted, and the rows `left_out` because they could not be read."""
 
 
 def source_of(
-    dataset: Dataset, data: str, columns: Columns, *, noise: str = "none"
+    dataset: Dataset,
+    data: str,
+    columns: Columns,
+    *,
+    noise: str = "none",
+    left_out: Sequence[int] = (),
 ) -> dict[str, Any]:
     """What to note of the data of an audit, so that it can be read from any working folder.
 
@@ -29,6 +37,7 @@ def source_of(
         data: What was asked for: a name or a path, perhaps with a change.
         columns: What was said of the columns.
         noise: Wrong labels that were planted.
+        left_out: Rows that turned out to be unreadable.
     """
     label, base = columns.label, base_of(data)
     if is_own(base):
@@ -44,6 +53,7 @@ def source_of(
         "image": columns.image,
         "text": columns.text,
         "digest": digest(dataset),
+        **({"left_out": list(left_out)} if left_out else {}),
     }
 
 
@@ -57,4 +67,6 @@ def reread(source: Source, data_dir: Path | None = None) -> Dataset:
         raise LabelNoiseError(
             f"{source['data']} has changed since it was audited: audit it again, then decide"
         )
-    return dataset
+    keep = torch.ones(len(dataset.labels), dtype=torch.bool)
+    keep[source.get("left_out", [])] = False
+    return only(dataset, keep.nonzero()[:, 0])

@@ -1,11 +1,12 @@
 """Clothing-1M (Xiao et al., CVPR 2015): a million clothes from shops, labelled by their texts.
 
 About 38 % of the labels are wrong; 72,409 others were verified and are lists of their own. Images
-become 256x256 as in PLC and DivideMix (proportions are not kept), to be cropped to 224.
+become 256x256 as in PLC (proportions are not kept), to be cropped to 224.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,12 +70,18 @@ def read_clean(data_dir: Path | None = None) -> Dataset:
 
 
 def balanced(labels: Tensor, classes: int, each: int) -> Tensor:
-    """`each` rows of every class, or as many as the rarest has, in order."""
+    """`each` rows of every class, or as many as the rarest has, with a warning; in order."""
     counts = torch.bincount(labels, minlength=classes)
     if not counts.all():
         raise LabelNoiseError(f"class {int(counts.argmin())} has no files: no balance is possible")
     order = torch.randperm(len(labels), generator=stream(0, "clothing1m", "balanced"))
     wanted = min(each, int(counts.min()))
+    if wanted < each:
+        warnings.warn(
+            f"clothing1m-balanced: {wanted} files of every class, not {each}: class "
+            f"{int(counts.argmin())} has no more",
+            stacklevel=2,
+        )
     return order[rank_in_class(labels[order]) < wanted].sort().values
 
 

@@ -78,12 +78,16 @@ def derive(dataset: Dataset, change: Change, name: str) -> Dataset:
         if change.rows > len(rows):
             raise LabelNoiseError(f"{name}: there are only {len(rows)} rows, not {change.rows}")
         rows = rows[torch.randperm(len(rows), generator=chance)[: change.rows]].sort().values
+    return replace(only(dataset, rows), name=name)
+
+
+def only(dataset: Dataset, rows: Tensor) -> Dataset:
+    """The data set without the other rows, which keep the names that they had."""
     if len(rows) == len(dataset.labels):
-        return replace(dataset, name=name)
+        return dataset
     kept = rows.tolist()
     return replace(
         dataset,
-        name=name,
         inputs=dataset.inputs[rows],
         labels=dataset.labels[rows],
         truth=None if dataset.truth is None else dataset.truth[rows],

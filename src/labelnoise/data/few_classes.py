@@ -36,6 +36,8 @@ def few_classes(
     width = min(classes, len(found))
     places = -(-len(labels) // len(found))
     rounds = -(-places // (batch_size // width))
+    if width == 2 and rounds * len(found) % 2 and rounds < places:
+        rounds += 1  # smaller pieces: an odd one would be a batch of one class
     pieces = {}
     for name in found:
         rows = _in_turn((labels == name).nonzero().squeeze(1), places, generator)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from labelnoise.data.dataset import Dataset
-from labelnoise.data.layout import Layout
+from labelnoise.data.layout import Layout, find_all
 from labelnoise.data.listed import (
     Labelled,
     files_of,
@@ -50,7 +50,7 @@ FOLDER = b"images/"
 
 def read_food101n(data_dir: Path | None = None) -> Dataset:
     """Read Food-101N with the test part of Food-101."""
-    found, tested = LAYOUT.find(data_dir), TEST_LAYOUT.find(data_dir)
+    found, tested = find_all(data_dir, LAYOUT, TEST_LAYOUT)
     classes = words_of(found.files[CLASSES])[1:]  # the first line is a heading
     place = {name.encode(): number for number, name in enumerate(classes)}
     everything = _by_folder(read_paths(found.files[IMAGES], FOLDER, heading=1), place, IMAGES)
@@ -59,9 +59,13 @@ def read_food101n(data_dir: Path | None = None) -> Dataset:
     validates = torch.tensor([right.get(name, False) for name in everything.names])
     test = _by_folder(read_paths(tested.files[TEST], FOLDER, b".jpg"), place, TEST)
     listed = (everything.where(trains), everything.where(validates), test)
-    roots = (found.root, found.root, tested.root)
+    places = (
+        (found.root, LAYOUT.origin),
+        (found.root, LAYOUT.origin),
+        (tested.root, TEST_LAYOUT.origin),
+    )
     kept, skipped = zip(
-        *(present(root, part, LAYOUT.origin) for root, part in zip(roots, listed, strict=True)),
+        *(present(root, part, origin) for (root, origin), part in zip(places, listed, strict=True)),
         strict=True,
     )
     inputs, validation = files_of(found.root, kept[:2], FORM, "cover")

@@ -58,6 +58,19 @@ class Layout:
         return next((path for path in places if path.is_file()), None)
 
 
+def find_all(data_dir: Path | None, *layouts: Layout) -> list[Found]:
+    """Where everything is of what is needed together; the error lists what is missing of any."""
+    found, missing = [], []
+    for layout in layouts:
+        try:
+            found.append(layout.find(data_dir))
+        except LabelNoiseError as error:
+            missing.append(str(error))
+    if missing:
+        raise LabelNoiseError("; ".join(missing))
+    return found
+
+
 @dataclass(frozen=True)
 class Found:
     """A data set that is complete.

@@ -26,6 +26,7 @@ from labelnoise.errors import LabelNoiseError
 
 MARK = b"\xef\xbb\xbf"  # some editors begin a file of UTF-8 with it
 SHOWN = 3  # names in a warning
+SOME = 0.01  # of the listed files may lie in folders that are not there
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ def join(names: Sequence[bytes], labels: Mapping[bytes, int], path: Path) -> Lab
 def present(root: Path, listed: Labelled, origin: str) -> tuple[Labelled, tuple[str, ...]]:
     """What is there of the files, and which are not.
 
-    One file that is missing is left out; a folder that is missing is a data set that was not
-    unpacked.
+    Files that are missing are left out, and so are those of a folder that nearly none is listed in;
+    any other folder that is missing is a data set that was not unpacked.
     """
     folders: dict[bytes, list[int]] = {}
     for row, name in enumerate(listed.names):
@@ -163,14 +164,14 @@ def present(root: Path, listed: Labelled, origin: str) -> tuple[Labelled, tuple[
             there = set(os.listdir(os.path.join(os.fsencode(root), folder)))
         except OSError:
             gone.append(folder)
-            continue
+            there = set()
         lost = [row for row in rows if listed.names[row].rpartition(b"/")[2] not in there]
         keep[lost] = False
-    if gone:
-        count = sum(len(folders[folder]) for folder in gone)
+    count = sum(len(folders[folder]) for folder in gone)
+    if count > SOME * len(keep):
         raise LabelNoiseError(
-            f"{root} lacks {len(gone)} folders with {count} of its {len(keep)} listed files "
-            f"({_some(sorted(gone))}): {origin}"
+            f"{root} lacks {_counted(len(gone), 'folder')} with {count} of its {len(keep)} listed "
+            f"files ({_some(sorted(gone))}): {origin}"
         )
     if keep.all():
         return listed, ()
@@ -217,6 +218,10 @@ def shown(name: bytes) -> str:
 def _some(names: Iterable[bytes]) -> str:
     first = list(names)
     return ", ".join(map(shown, first[:SHOWN])) + ", ..." * (len(first) > SHOWN)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _warn(text: str) -> None:

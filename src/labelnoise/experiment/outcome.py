@@ -124,8 +124,7 @@ def _line(
     line = replace(line, epochs=spec.training.epochs)
     if table.over and len({_hardware(run) for run in (*result.runs, *base.runs)}) > 1:
         return replace(line, word="not comparable", why="other hardware or threads")
-    specs = [Spec.of(run.header["spec"]) for run in result.runs]
-    word, why = _word(line, specs, number, table) if tables else ("", "")
+    word, why = _word(line, result, number, table) if tables else ("", "")
     return replace(line, word=word, why=why)
 
 
@@ -147,17 +146,18 @@ def _ratios(line: Line, tables: Sequence[str], result: Result, base: Result, met
     )
 
 
-def _word(
-    line: Line, specs: Sequence[Spec], number: Number | None, table: Table
-) -> tuple[str, str]:
+def _word(line: Line, result: Result, number: Number | None, table: Table) -> tuple[str, str]:
     """What became of a published number, in a word."""
     if number is None or line.paper is None or line.difference is None:
         return "not comparable", "not in the paper"
-    for spec in specs:
-        if other := published().other_data(spec.dataset, spec.digest):
+    for run in result.runs:
+        spec, rows = Spec.of(run.header["spec"]), run.header.get("rows", {})
+        if other := published().other_data(spec.dataset, spec.digest, rows.get("test")):
             return "not comparable", f"other data: {other}"
-    if number.epochs and line.epochs != number.epochs and not table.any_epochs:
-        return "not comparable", f"{line.epochs} of {number.epochs} epochs"
+    # A number that was quoted from elsewhere without its epochs is held against the experiment's.
+    epochs = number.epochs or result.cell.ask().without_data().training.epochs
+    if line.epochs != epochs and not table.any_epochs:
+        return "not comparable", f"{line.epochs} of {epochs} epochs"
     if table.over:
         margin, gain = LEAST_RATIO * line.paper, -line.difference
     else:

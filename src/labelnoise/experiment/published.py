@@ -58,16 +58,21 @@ class Published:
         tables: The numbers of every table, by its name.
         official: The digests of official data sets that were seen, by their name.
         others: What copies that are not the official ones are, by their digest.
+        test_rows: How many rows the test part of others has, which nobody has seen yet.
     """
 
     tables: dict[str, list[Number]]
     official: dict[str, str]
     others: dict[str, str]
+    test_rows: dict[str, int]
 
-    def other_data(self, dataset: str, digest: str) -> str:
+    def other_data(self, dataset: str, digest: str, test_rows: int | None = None) -> str:
         """What data of this name and digest are, if not the official ones as far as is known."""
         if digest in self.others:
             return self.others[digest]
+        expected = self.test_rows.get(dataset)
+        if None not in (expected, test_rows) and test_rows != expected:
+            return f"{test_rows} of {expected} test images"
         return (
             ""
             if self.official.get(dataset, digest) == digest
@@ -85,11 +90,12 @@ def published() -> Published:
     """The numbers that come with the package."""
     text = resources.files("labelnoise.experiments").joinpath("published.toml").read_text()
     parts = tomllib.loads(text)
-    official, others = parts.pop("official"), parts.pop("other_data")
+    official, others, test_rows = map(parts.pop, ("official", "other_data", "test_rows"))
     return Published(
         tables={
             name: [Number(**number) for number in table["numbers"]] for name, table in parts.items()
         },
         official=official,
         others={other["digest"]: other["what"] for other in others},
+        test_rows=test_rows,
     )

@@ -8,6 +8,7 @@ A finished run is never edited.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import pickle
@@ -76,6 +77,15 @@ class Run:
         """One entry a training sample: rows, given labels, how often selected, probabilities."""
         with np.load(self._finished(SAMPLES), allow_pickle=False) as arrays:
             return dict(arrays)
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Files that could not be read, and why."""
+        path = self.path / SKIPPED
+        if self._packed or not path.exists():
+            return {}
+        with path.open(newline="", encoding="utf-8") as file:
+            return {line["file"]: line["why"] for line in csv.DictReader(file)}
 
     def checkpoint(self) -> dict[str, Any]:
         """The state after its last epoch; loading it executes no code."""
