@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -72,6 +73,13 @@ def waited(happened: Callable[[], Any], why: str) -> Any:
     return found
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 @contextmanager
 def dask_cluster(
     folder: Path, before: tuple[str, ...] = ()
@@ -100,10 +108,11 @@ def ray_cluster(folder: Path) -> Iterator[Cluster]:
     ray = str(Path(sys.executable).with_name("ray"))
     try:
         words = ("--num-cpus", "2", "--include-dashboard", "false", "--disable-usage-stats")
-        ports = ("--port", "6398", "--ray-client-server-port", "10001")
+        port, clients = free_port(), free_port()
+        ports = ("--port", str(port), "--ray-client-server-port", str(clients))
         head = cluster.start(ray, "start", "--head", *ports, *words)
         assert head.wait(PATIENCE) == 0, (folder / "cluster.log").read_text()
-        cluster.address = "ray://127.0.0.1:10001"
+        cluster.address = f"ray://127.0.0.1:{clients}"
         yield cluster
     finally:
         cluster.end()
