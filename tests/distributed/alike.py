@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.profiler import ProfilerActivity
 
-from labelnoise import Batch, Learner, Method, Problem, dist
+from labelnoise import Batch, Evidence, Learner, Method, Problem, dist
 from labelnoise.data.scale import Scaling
 from labelnoise.data.train import Train
+from labelnoise.engine import Held, fit
 from labelnoise.learner import Recipe
 from labelnoise.methods import METHODS
 from labelnoise.methods.bare import BARE
@@ -104,15 +105,15 @@ def samples(rows: int, classes: int) -> tuple[Tensor, Tensor]:
 
 def problem(labels: Tensor, new_learner: Callable[[], Learner], classes: int) -> Problem:
     scaling = Scaling(*torch.tensor([0.0, 1.0]))
-    own = samples(len(labels), classes)[0][:40], labels[:40]
-    place = {"rank": dist.rank(), "world": dist.processes()}
+    inputs = samples(len(labels), classes)[0]
+    rank, world = dist.rank(), dist.processes()
     return Problem(
         labels,
         classes,
         new_learner,
         stream(0, "method"),
         noise_rate=0.3,
-        trusted=Train(*own, scaling, 40, 0, **place),
+        trusted=Train(inputs[:40], labels[:40], scaling, 40, 0, rank=rank, world=world),
     )
 
 
@@ -171,7 +172,7 @@ def exchanged_by(setting: Setting, *, profile: bool = False) -> dict[str, Any]:
     with nullcontext() if setting.scope == "global" else dist.alone():
         for number in range(2):  # in which the network is handed over
             method.step(Batch((inputs[chunks[number]],), labels[chunks[number]], chunks[number], 6))
-        if isinstance(method, BARE) and isinstance(method.rule, nn.Module):
+        if isinstance(method, BARE) and isinstance(method.rule, Evidence):
             method.rule.steps = 1 << 20  # where mini-batches wait as long as they may
         watching = (
             torch.profiler.profile(activities=[ProfilerActivity.CPU], record_shapes=True)
@@ -189,6 +190,18 @@ def exchanged_by(setting: Setting, *, profile: bool = False) -> dict[str, Any]:
         "steps": steps,
         "gradients": [sum(p.numel() for p in each.parameters) for each in method.learners()],
     }
+
+
+def watched() -> float:
+    """What a schedule has seen of the validation part after an epoch with a scope of its own."""
+    inputs, labels = samples(240, CLASSES)
+    scaling, held = Scaling(*torch.tensor([0.0, 1.0])), Held(inputs[:40], labels[:40])
+    train = Train(inputs, labels, scaling, 12, 0, rank=dist.rank(), world=dist.processes())
+    method = BARE(threshold="evidence")
+    learners = new_learners(CLASSES, Recipe("adam", 0.01), norm=True)
+    told = problem(labels, learners, CLASSES)
+    fit(method, told, train, epochs=3, validation=held, scope="local")
+    return float(method.learner.state_dict()["schedule"]["best"])
 
 
 def overflows() -> list[dict[str, Any]]:
@@ -218,6 +231,7 @@ def main() -> None:
         "exchanged": {tuple(setting): exchanged_by(setting) for setting in SETTINGS},
         "all": {case: exchanged_by(Setting(case, "local", 8, 16), profile=True) for case in SHOWN},
         "overflows": overflows(),
+        "watched": watched(),
     }
     torch.save(found, f"{folder}/{world}-{rank}.pt")
     distributed.destroy_process_group()

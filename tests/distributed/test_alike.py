@@ -9,6 +9,8 @@ import torch
 from tests.distributed import alike
 from tests.distributed.processes import left, started
 
+from labelnoise.rules import RULES
+
 pytestmark = pytest.mark.long
 
 WEIGHT_NET = 301  # parameters of Meta-Net's network of weights: 1 to 100 to 1
@@ -54,7 +56,7 @@ def test_with_a_scope_of_its_own_nothing_but_gradients_is_sent(
     assert sorted(sent["numbers"]) == sorted([*sent["gradients"], *meta] * sent["steps"])
 
 
-@pytest.mark.parametrize("rule", alike.RULES)
+@pytest.mark.parametrize("rule", RULES)
 def test_a_rule_sends_a_few_numbers_a_class(found: list[dict[str, Any]], rule: str) -> None:
     exchanged = found[0]["exchanged"]
     for classes in (8, 64):
@@ -85,3 +87,7 @@ def test_an_overflow_of_one_process_is_one_of_both(found: list[dict[str, Any]]) 
     assert torch.equal(before, overflown)
     assert not torch.equal(overflown, after)
     assert first[1]["scale"] == first[0]["scale"] / 2
+
+
+def test_schedules_watch_the_same_loss(found: list[dict[str, Any]]) -> None:
+    assert found[0]["watched"] == found[1]["watched"]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from labelnoise.record.run import CHECKPOINT, Run, load_checkpoint
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 TRAIN = ("train", "digits", "--noise", "symmetric:0.5", "--batch-size", "64", "--seed", "3")
 BOUND = 60  # seconds in which the others notice that a process is gone
 PATIENCE = 240
-STORES: list[distributed.TCPStore] = []  # where processes meet, while they live
+STORES: list[TCPStore] = []  # where processes meet, while they live
 
 
 def group(
@@ -36,7 +36,7 @@ def group(
 
     Each may have a working directory of its own, like a machine of its own.
     """
-    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     common = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
