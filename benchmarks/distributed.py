@@ -4,6 +4,9 @@ One and two processes take the same steps by turns, on the paper's MLP and CNN: 
 half the mini-batch each against one with the whole. Bytes are counted where they are handed over
 (statistics) and on the loopback device (all that gloo sends, gradients too). Then, on paper, what
 8, 64 and 512 GPUs would do for ResNet-50: every assumption is printed.
+
+"evidence" exchanges its tables in each of the first 32 steps and then less and less often, so what
+is measured here, early in a training, is more than it sends later on.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from labelnoise.methods.bare import BARE
 from labelnoise.methods.cce import CCE
 from labelnoise.methods.coteaching import CoTeaching
 from labelnoise.nets import NETS
+from labelnoise.rules.evidence import TOGETHER
 
 NETWORKS = {"mlp": (1, 28, 28), "cnn": (3, 32, 32)}
 CLASSES, JOINED = 10, 256  # samples of all processes together
@@ -52,8 +56,10 @@ PARAMETERS = 25_557_032
 BATCH = 256
 NODE = 8  # GPUs
 INSIDE, OUTSIDE = 200e9, 25e9  # bytes a second by GPU in a node, by node between nodes
-LATENCY = {True: 15e-6, False: 30e-6}  # seconds of a small exchange, in one node or among several
-ROUNDS = 4  # small exchanges of a step of BARE with "evidence": weights, sum, whether any counts
+LATENCY, HOP = 20e-6, 15e-6  # seconds of a small exchange in a node, and by hop among nodes
+LAST = 25e6  # bytes of gradients that DDP sends at a time; nothing hides the last of them
+OFTEN = 3  # small exchanges in every step of BARE with "evidence": means, whether any counts, sum
+SELDOM = 5  # and of its tables, once in as many steps as there are classes, but at least TOGETHER
 GPUS = (8, 64, 512)
 
 
@@ -185,16 +191,21 @@ def on_paper(classes: int) -> None:
     """What DistributedDataParallel would do with ResNet-50, by arithmetic."""
     compute = BATCH / IMAGES_A_SECOND
     gradients = 4 * PARAMETERS
-    # `evidence`: two sums a class and a few scalars in every step; two tables of classes squared,
-    # and ten sums a class and mini-batch besides, once in 32 steps.
-    statistics_bytes = 4 * (2 * classes + 3 + (2 * classes**2 + (10 + 3 * 32) * classes) / 32)
+    # `evidence`: two sums a class and two scalars (one of eight bytes) in every step; now and then
+    # two tables of classes squared, eight sums a class, and three a class and mini-batch.
+    together = max(TOGETHER, classes)
+    tables = 2 * classes**2 + 8 * classes + 3 * together * classes
+    statistics_bytes = 4 * (2 * classes + 3 + tables / together)
+    rounds = OFTEN + SELDOM / together
     print(f"\nOn paper: ResNet-50, {BATCH} images of {classes} classes by GPU")
     print(
         f"({IMAGES_A_SECOND:,} images a second by GPU; {gradients / 1e6:.0f} MB of gradients, ring "
-        f"all-reduce, hidden behind the backward pass ({BACKWARD:.0%} of a step) where it fits; "
+        f"all-reduce, hidden behind the backward pass ({BACKWARD:.0%} of a step) where it fits, "
+        f"but for the last {LAST / 1e6:.0f} MB; "
         f"{NODE} GPUs a node with {INSIDE / 1e9:.0f} GB/s each, {OUTSIDE / 1e9:.0f} GB/s between "
-        f"nodes; a small exchange takes {1e6 * LATENCY[True]:.0f} us in a node, "
-        f"{1e6 * LATENCY[False]:.0f} us times log2(nodes) more among nodes; {ROUNDS} of them)\n"
+        f"nodes, sums in a node first; a small exchange takes {1e6 * LATENCY:.0f} us in a node and "
+        f"{1e6 * HOP:.0f} us more for each of 2 log2(nodes) hops, nothing hides it, and there are "
+        f"{rounds:.2f} of them; all GPUs are equally fast, and images are there in time)\n"
     )
     print(
         "| GPUs | compute, ms | gradients by GPU, MB | sent in, ms | not hidden, ms "
@@ -203,12 +214,13 @@ def on_paper(classes: int) -> None:
     print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for gpus in GPUS:
         nodes = math.ceil(gpus / NODE)
-        sent = 2 * (gpus - 1) / gpus * gradients
-        # Rings inside a node first, then one between nodes over the links that its GPUs share.
-        between = 2 * (nodes - 1) / nodes * gradients / OUTSIDE
-        taken = 2 * (NODE - 1) / NODE * gradients / INSIDE + between
-        late = max(0.0, taken - BACKWARD * compute)
-        small = ROUNDS * (LATENCY[True] + LATENCY[False] * math.log2(max(1, nodes)))
+        # A ring inside a node first; then its GPUs, each with its part of the sums, share the link
+        # to other nodes.
+        shares = 2 * (NODE - 1) / NODE, 2 * (nodes - 1) / nodes
+        sent = gradients * (shares[0] + shares[1] / NODE)
+        taken = gradients * (shares[0] / INSIDE + shares[1] / OUTSIDE)
+        late = max(taken * LAST / gradients, taken - BACKWARD * compute)
+        small = rounds * (LATENCY + HOP * 2 * math.log2(nodes))
         step = compute + late + small
         print(
             f"| {gpus} | {1e3 * compute:.1f} | {sent / 1e6:.0f} | {1e3 * taken:.1f} "
@@ -230,7 +242,7 @@ def main() -> None:
         return
     for net in [options.net] if options.net else NETWORKS:
         compare(net, options.rounds)
-    for classes in (14, 101):
+    for classes in (14, 101, 1000):
         on_paper(classes)
 
 

@@ -65,9 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    if not _silent() or status == FAILED:
+    if _speaks():
         print(f"labelnoise: {message}", file=sys.stderr)
     return status
+
+
+def _speaks() -> bool:
+    """Whether it is for this process to say what went wrong; of several one alone does."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return True
+    from labelnoise import dist
+
+    return dist.first_to_fail()
 
 
 def _silent() -> bool:
@@ -86,10 +95,16 @@ def _group(options: Namespace) -> Iterator[None]:
             f"{options.name!r} runs in one process: start it without torchrun, which is for "
             f"{' and '.join(GROUPED)}"
         )
+    import torch
+
     from labelnoise import dist
     from labelnoise.experiment.run import device_named
 
-    with dist.group(device_named(options.device).type):
+    try:
+        device = device_named(options.device)
+    except LabelNoiseError:  # which is said when all have met: the others may have theirs
+        device = torch.device("cpu")
+    with dist.group(device):
         yield
 
 

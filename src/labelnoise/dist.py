@@ -8,6 +8,7 @@ Alone, and within `alone`, nobody is asked: everything is its own total.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from labelnoise.errors import LabelNoiseError
 
 PATIENCE = timedelta(minutes=10)  # for a process that neither answers nor is known to be gone
+HEARD = 2.0  # seconds that the first has to say what is wrong, before torchrun ends it with us
 SIGNS = (  # of a process that is gone, in what the backends say
     *("connection", "timed out", "timeout", "broken pipe", "peer", "socket", "nccl", "aborted"),
     "has previously errored",
@@ -49,6 +51,11 @@ def rank() -> int:
 def world() -> int:
     """Over how many of them statistics go: all, or 1 within `alone`."""
     return 1 if _by_itself.get() else processes()
+
+
+def stands_for() -> int:
+    """For how many of them what this one has seen must do: its own, or all within `alone`."""
+    return processes() // world()
 
 
 @contextmanager
@@ -94,16 +101,16 @@ def across(choose: Callable[..., Tensor], *values: Tensor) -> Tensor:
     """What `choose` makes of the samples of all processes: the part that belongs to this one.
 
     Args:
-        choose: From one (batch, ...) tensor for each of `values` to a (batch,) tensor.
+        choose: From one (batch, ...) tensor for each of `values` to a (batch,) mask.
         values: (batch, ...) of this process; numbers by sample, not logits, for what it sends.
     """
     if world() == 1:
-        return choose(*values)
+        return _chosen(choose, values)
     # In one message: all as columns of the widest type, which holds booleans and losses exactly.
     wide = torch.stack([each.to(torch.float64) for each in values], dim=1)
     parts = _gathered(wide)
     joined = torch.cat(parts).unbind(dim=1)
-    chosen = choose(*(each.to(own.dtype) for each, own in zip(joined, values, strict=True)))
+    chosen = _chosen(choose, [x.to(own.dtype) for x, own in zip(joined, values, strict=True)])
     return torch.split(chosen, [len(part) for part in parts])[rank()]
 
 
@@ -133,11 +140,15 @@ def average_gradients(parameters: Sequence[nn.Parameter]) -> None:
 def parallel(network: nn.Module, *, find_unused: bool) -> DistributedDataParallel:
     """The network with gradients that are the means over all processes."""
     device = next(network.parameters()).device
-    return DistributedDataParallel(
+    made = DistributedDataParallel(
         network,
         device_ids=[device] if device.type == "cuda" else None,
         find_unused_parameters=find_unused,
     )
+    # Else those of the first process go to all before every pass; `Learner.settle` averages them.
+    # As an argument it has another name in every other version.
+    made.broadcast_buffers = False
+    return made
 
 
 def from_first(make: Callable[[], Answer]) -> Answer:
@@ -209,18 +220,36 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
+def first_to_fail() -> bool:
+    """Whether no other process has failed before this one, which then says why for all of them.
+
+    What the others fail by is mostly that it has gone, or the same thing.
+    """
+    if processes() == 1:  # they have not met: it is the same for all
+        if silent():
+            time.sleep(HEARD)
+        return not silent()
+    try:
+        store = distributed.distributed_c10d._get_default_store()
+        return bool(store.add("failed", 1) == 1)
+    except RuntimeError:  # who kept the count is gone, too
+        return True
+
+
 @contextmanager
-def group(device: str) -> Iterator[None]:
+def group(device: torch.device) -> Iterator[None]:
     """Have the processes meet that torchrun started; one that is lost ends all, in a few words.
 
     Args:
-        device: The kind that they train on: `cuda` talks by NCCL, all others by gloo.
+        device: What this one trains on. GPUs talk by NCCL, all else by gloo.
     """
     if not started():
         yield
         return
     try:
-        backend = "nccl" if device == "cuda" else "gloo"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         distributed.init_process_group(backend, timeout=PATIENCE)
         yield
         distributed.destroy_process_group()
@@ -228,6 +257,11 @@ def group(device: str) -> Iterator[None]:
         if any(sign in str(error).lower() for sign in SIGNS):
             raise LabelNoiseError(LOST) from error
         raise
+
+
+def _chosen(choose: Callable[..., Tensor], values: Sequence[Tensor]) -> Tensor:
+    """None of none: a process may have a part of a mini-batch without samples."""
+    return choose(*values) if len(values[0]) else values[0].new_zeros(0, dtype=torch.bool)
 
 
 def _gathered(values: Tensor) -> list[Tensor]:

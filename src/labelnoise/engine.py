@@ -89,7 +89,9 @@ def fit(
             row = tally.row(truth, epoch=number + 1, trace=number + 1 in trace)
             trained = perf_counter()
             row["lr"] = method.learners()[0].lr
-            losses, validated = _validate(method, train.scaling, validation)
+            # With a scope of its own each process has its own opinion of the labels; schedules
+            # must not part, so that the first one's counts.
+            losses, validated = dist.everyones(_validate(method, train.scaling, validation))[0]
             row |= validated
             row |= _test(method, train.scaling, test, problem.num_classes)
             _check(losses, number + 1)

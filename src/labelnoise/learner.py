@@ -182,8 +182,7 @@ class Learner:
             for parameter in self.parameters:  # what zero_grad does, without what it does around it
                 parameter.grad = None
         if self._accumulate > 1:
-            counts = dist.total(torch.as_tensor(share, dtype=loss.dtype, device=loss.device).sum())
-            loss, self._shares = loss * counts, self._shares.to(counts) + counts
+            loss = loss * self._part_of_step(torch.as_tensor(share).to(loss).sum())
         if self._scaler is not None:
             loss = self._scaler.scale(loss)
         loss.backward(inputs=self.parameters)  # type: ignore[no-untyped-call]
@@ -330,14 +329,24 @@ class Learner:
             found = torch.autograd.grad(out.sum(), self.parameters, allow_unused=True)
         return any(each is None for each in found)
 
+    def _part_of_step(self, share: Tensor) -> Tensor:
+        """How much of a step a mini-batch is, with those before it, which make room for it.
+
+        So gradients are a mean at any time: each process's own before they are averaged, where
+        each has shares of its own.
+        """
+        share, before = dist.total(share), self._shares.to(share)
+        self._shares = before + share
+        whole = self._shares.clamp(min=torch.finfo(share.dtype).tiny)
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad *= before / whole
+        return share / whole
+
     def _update(self) -> None:
         """Make the step that the gradients are there for."""
         if not self._averaged:
             dist.average_gradients(self.parameters)
-        if self._accumulate > 1:
-            for parameter in self.parameters:
-                if parameter.grad is not None:
-                    parameter.grad /= self._shares.clamp(min=torch.finfo(self._shares.dtype).tiny)
         if self._scaler is None:
             self.optimiser.step()
         else:

@@ -136,9 +136,10 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
     probe = inputs[:2]
     with learner.untouched(), torch.enable_grad(), FlopCounterMode(display=False) as counter:
         with Skipping(len(probe), checked=True) as skipping:
-            logits = learner.logits(probe)
+            logits = learner.aside(probe)
         forward = counter.get_total_flops()
-        learner.gradient(logits.sum())
+        # Not `learner.gradient`: other processes may have no samples to try it on.
+        torch.autograd.grad(logits.sum(), learner.parameters, allow_unused=True)
     backward = (counter.get_total_flops() - forward) * len(inputs) / len(probe)
     if not backward or skipping.norms > SHALLOW:
         return 0.0

@@ -296,13 +296,26 @@ def test_processes_share_every_mini_batch(rows: int, world: int) -> None:
     alone = [batch.index for batch in made(rows, 2 * world).batches(1)]
     shares = [made(rows, 2, rank=rank, world=world) for rank in range(world)]
     parts = list(zip(*(train.batches(1) for train in shares), strict=True))
-    joined = [torch.cat([batch.index for batch in part]) for part in parts]
+    joined = []
+    for part in parts:
+        dealt = torch.full([sum(len(batch.index) for batch in part)], -1)
+        for rank, batch in enumerate(part):
+            dealt[rank::world] = batch.index
+        joined.append(dealt)
     assert torch.cat(joined).equal(torch.cat(alone))
     for part in parts:
         sizes = [len(batch.index) for batch in part]
         assert min(sizes) >= 2  # so that each has a variance
         assert max(sizes) - min(sizes) <= 1
         assert len({batch.time for batch in part}) == 1
+
+
+def test_each_process_has_all_classes_of_a_mini_batch_of_few() -> None:
+    shares = [made(96, 6, rank=rank, world=2, classes_per_batch=2) for rank in (0, 1)]
+    for part in zip(*(train.batches(0) for train in shares), strict=True):
+        first, second = (set(batch.labels.tolist()) for batch in part)
+        assert first == second
+        assert len(first) == 2
 
 
 def test_processes_share_the_batches_without_end_too() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from labelnoise.record.run import CHECKPOINT, Run, load_checkpoint
 
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.long
 TRAIN = ("train", "digits", "--noise", "symmetric:0.5", "--batch-size", "64", "--seed", "3")
 BOUND = 60  # seconds in which the others notice that a process is gone
 PATIENCE = 240
+STORES: list[TCPStore] = []  # where processes meet, while they live
 
 
 def group(
@@ -33,10 +36,14 @@ def group(
 
     Each may have a working directory of its own, like a machine of its own.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world)}
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "WORLD_SIZE": str(world),
+    }
+    STORES.append(store)
     return [
         subprocess.Popen(
             [sys.executable, "-m", "labelnoise", *words],
@@ -62,12 +69,26 @@ def ended(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, st
     return [(p.returncode, out, err) for p, (out, err) in zip(processes, found, strict=True)]
 
 
+def complaint(found: Sequence[tuple[int, str, str]]) -> str:
+    """The one line that one of them has said for all that failed."""
+    assert [status for status, _, _ in found] == [2] * len(found)
+    (line,) = "".join(errors for _, _, errors in found).splitlines()
+    assert line.startswith("labelnoise: ")
+    return line
+
+
 def trained(*words: str, out: Path, world: int = 2) -> Run:
     """The run that a group makes of a command."""
     for status, _, errors in ended(group([*TRAIN, *words, "--out", str(out)], world)):
         assert status == 0, errors
     (run,) = out.iterdir()
     return Run(run)
+
+
+def torchrun(*words: str, nodes: Sequence[str]) -> list[str]:
+    """Its command, on so many machines and processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", *nodes, "-m", "labelnoise"]
+    return [*command, *words]
 
 
 def rows(run: Run) -> list[dict[str, Any]]:
@@ -83,10 +104,9 @@ def networks(run: Run) -> dict[str, torch.Tensor]:
 
 
 def test_torchrun_trains_and_the_first_process_alone_speaks(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", "2", "-m", "labelnoise", *TRAIN, "--epochs", "8", "--json"]
+    words = [*TRAIN, "--epochs", "8", "--json", "--out", str(tmp_path)]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path)],
+        torchrun(*words, nodes=["--standalone", "--nproc-per-node", "2"]),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -141,19 +161,12 @@ def test_an_uneven_last_batch_and_three_processes(tmp_path: Path) -> None:
 def test_what_only_the_first_process_knows_is_an_error_of_all(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    found = ended(group([*TRAIN, "--out", str(blocked)]))
-    assert [status for status, _, _ in found] == [2, 2]
-    (_, _, first), (_, _, second) = found
-    assert first.startswith("labelnoise: ")
-    assert len(first.splitlines()) == 1
-    assert second == ""
+    assert "cannot write" in complaint(ended(group([*TRAIN, "--out", str(blocked)])))
 
 
 def test_other_commands_say_that_they_run_alone(tmp_path: Path) -> None:
     found = ended(group(["audit", "digits", "--out", str(tmp_path / "audit")]))
-    assert [status for status, _, _ in found] == [2, 2]
-    assert "start it without torchrun" in found[0][2]
-    assert found[1][2] == ""
+    assert "start it without torchrun" in complaint(found)
 
 
 def test_scope_accumulation_and_precision_are_other_runs(tmp_path: Path) -> None:
@@ -178,8 +191,73 @@ def test_what_one_process_lacks_is_told_by_the_first(tmp_path: Path) -> None:
     words = ["train", "own.npz", "--epochs", "2", "--out", str(tmp_path / "runs")]
     for second, wanted in (("nothing", "process 1: own.npz: no such"), ("there", "process 1: its")):
         places = [tmp_path / "here", tmp_path / second]
-        found = ended(group(words, places=places))
-        assert [status for status, _, _ in found] == [2, 2]
-        assert wanted in found[0][2]
-        assert len(found[0][2].splitlines()) == 1
-        assert found[1][2] == ""
+        assert wanted in complaint(ended(group(words, places=places)))
+
+
+def test_what_goes_wrong_on_another_process_is_said(tmp_path: Path) -> None:
+    """Its images vanish in the first epoch; the first process only sees that it is gone."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    chance = np.random.default_rng(0)
+    names = [f"{number}.png" for number in range(40)]
+    for name in names:
+        pixels = chance.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "here" / name)
+        (tmp_path / "there" / name).write_bytes(b"no image")
+    lines = ["file,label", *(f"{name},{number % 2}" for number, name in enumerate(names))]
+    for name in ("here", "there"):
+        (tmp_path / name / "own.csv").write_text("\n".join(lines) + "\n")
+    words = ["train", "own.csv", "--image", "file", "--label", "label", "--epochs", "2"]
+    found = ended(group([*words, "--out", "runs"], places=[tmp_path / "here", tmp_path / "there"]))
+    assert "can be read" in complaint(found)
+
+
+def test_ctrl_c_is_one_line_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = [*TRAIN, "--epochs", "40", "--batch-size", "16", "--out", str(tmp_path)]
+    command = torchrun(*words, nodes=["--standalone", "--nproc-per-node", "2"])
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as a terminal does it: all of them are interrupted
+    )
+    deadline = time.monotonic() + PATIENCE
+    while not list(tmp_path.glob(f"*/{CHECKPOINT}")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=BOUND)
+    said = [line for line in errors.splitlines() if line.startswith("labelnoise: ")]
+    assert said == ["labelnoise: stopped; the same command goes on where it was"]
+    (folder,) = tmp_path.iterdir()
+    assert 0 < len(Run(folder).rows) < 40
+    subprocess.run(command, timeout=PATIENCE, check=True, capture_output=True)
+    assert len(Run(folder).rows) == 40
+
+
+def test_two_machines_train_one_network(tmp_path: Path) -> None:
+    """Two agents of torchrun that meet, each with a working directory of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meet = f"127.0.0.1:{free.getsockname()[1]}"
+    nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    nodes += ["--rdzv-endpoint", meet, "--rdzv-id", "test", "--local-addr", "127.0.0.1"]
+    places = [tmp_path / "one", tmp_path / "other"]
+    agents = []
+    for place in places:
+        place.mkdir()
+        command = torchrun(*TRAIN, "--epochs", "8", "--json", nodes=nodes)
+        agents.append(
+            subprocess.Popen(
+                command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+    found = ended(agents)
+    assert [status for status, _, _ in found] == [0, 0], found
+    (summary,) = (json.loads(out) for _, out, _ in found if out)  # one of them speaks
+    assert summary["test_accuracy"] > 0.8
+    (runs,) = (place / "runs" for place in places if any(place.iterdir()))  # and writes
+    (run,) = runs.iterdir()
+    assert Run(run).header["spec"]["training"]["processes"] == 2

@@ -1,4 +1,4 @@
-"""One of several processes that take the same steps: `together.py RANK WORLD FOLDER SCOPE`.
+"""One of several processes that take the same steps: `together.py RANK WORLD FOLDER`.
 
 Every method learns from the same joined mini-batches, of which each process has a part; what came
 out is left in FOLDER. With WORLD 1 nobody is asked.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 
-from labelnoise import Batch, Learner, Method, Problem, dist
+from labelnoise import Batch, Learner, Method, Problem
 from labelnoise.data.scale import Scaling
 from labelnoise.data.train import Train
 from labelnoise.learner import Recipe
@@ -44,6 +43,7 @@ CASES: dict[str, Callable[[], Method]] = {
     "coteaching-plus at once": lambda: CoTeachingPlus(warmup=0, ramp=1),
     "curriculum-loss at once": lambda: CurriculumLoss(burn_in=0),
 }
+ACCUMULATED = {f"{name}, three a step": make for name, make in CASES.items()}
 
 
 def samples() -> tuple[Tensor, Tensor]:
@@ -56,24 +56,29 @@ def samples() -> tuple[Tensor, Tensor]:
     return centres[truth] + noise, labels
 
 
-def new_learners() -> Callable[[], Learner]:
+def new_learners(accumulate: int) -> Callable[[], Learner]:
     numbers = itertools.count()
 
     def new_learner() -> Learner:
         torch.manual_seed(next(numbers))
         layers = nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, CLASSES)
-        recipe = Recipe(optimiser="sgd", lr=0.05, schedule="constant")
+        recipe = Recipe(optimiser="sgd", lr=0.05, schedule="constant", accumulate=accumulate)
         return Learner(nn.Sequential(*layers).double(), recipe)
 
     return new_learner
 
 
-def problem(rank: int, world: int) -> Problem:
+def problem(rank: int, world: int, accumulate: int = 1) -> Problem:
     inputs, labels = samples()
     scaling = Scaling(*torch.tensor([0.0, 1.0], dtype=torch.float64))
     trusted = Train(inputs[:40], labels[:40], scaling, 40, 0, rank=rank, world=world)
     return Problem(
-        labels, CLASSES, new_learners(), stream(0, "method"), noise_rate=0.3, trusted=trusted
+        labels,
+        CLASSES,
+        new_learners(accumulate),
+        stream(0, "method"),
+        noise_rate=0.3,
+        trusted=trusted,
     )
 
 
@@ -87,15 +92,16 @@ def batches(rank: int, world: int) -> Iterator[Batch]:
         yield Batch((inputs[index],), labels[index], index, time=number / 10)
 
 
-def steps_of(method: Method, rank: int, world: int) -> list[dict[str, Any]]:
+def steps_of(method: Method, rank: int, world: int, accumulate: int) -> list[dict[str, Any]]:
     """What every step chose and how it moved the networks."""
-    method.setup(problem(rank, world))
+    method.setup(problem(rank, world, accumulate))
     kept = []
     for batch in batches(rank, world):
         step = method.step(batch)
         keep = step.weight > 0 if step.keep is None else step.keep
-        learners = method.learners()
-        gradients = [p.grad for learner in learners for p in learner.parameters]
+        parameters = [p for learner in method.learners() for p in learner.parameters]
+        # Those of several mini-batches are each process's own until the last of them.
+        gradients = [p.grad for p in parameters] if accumulate == 1 else []
         kept.append(
             {
                 "index": step.index,
@@ -103,20 +109,21 @@ def steps_of(method: Method, rank: int, world: int) -> list[dict[str, Any]]:
                 "keep": keep,
                 "loss": step.loss.double(),
                 "gradients": [None if g is None else g.clone() for g in gradients],
+                "parameters": [p.detach().clone() for p in parameters],
             }
         )
     return kept
 
 
 def main() -> None:
-    rank, world, folder, scope = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
     if world > 1:
-        meet = f"file://{folder}/meet-{world}-{scope}"
+        meet = f"file://{folder}/meet-{world}"
         distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=world)
-    with nullcontext() if scope == "global" else dist.alone():
-        found = {name: steps_of(make(), rank, world) for name, make in CASES.items()}
-    torch.save(found, f"{folder}/{scope}-{world}-{rank}.pt")
+    found = {name: steps_of(make(), rank, world, 1) for name, make in CASES.items()}
+    found |= {name: steps_of(make(), rank, world, 3) for name, make in ACCUMULATED.items()}
+    torch.save(found, f"{folder}/{world}-{rank}.pt")
     if world > 1:
         distributed.destroy_process_group()
 

@@ -112,10 +112,8 @@ class Train:
             raise LabelNoiseError(f"none of the images can be read: {name} ({why})")
 
     def _own(self, chunks: list[Tensor]) -> list[Tensor]:
-        """This process's part of every chunk."""
-        if self.world == 1:
-            return chunks
-        return [chunk.tensor_split(self.world)[self.rank] for chunk in chunks]
+        """This process's part of every chunk, dealt out: a chunk may be in the order of classes."""
+        return [chunk[self.rank :: self.world] for chunk in chunks]
 
     def _apart(self) -> tuple[int, ...]:
         """What tells the chance of this process from that of the others."""

@@ -89,7 +89,8 @@ class BARE(Method):
             weight, keep = weight + empty, keep | empty
         loss = weighted_mean(cross_entropy(log_probs, batch.labels), weight)
         # Only "skip" asks the host: a step on a zero loss would still move Adam by its momentum.
-        if self.empty == "all" or not bool(empty):
+        # Where others may count samples that nobody here knows of, it is theirs.
+        if self.empty == "all" or dist.stands_for() > 1 or not bool(empty):
             self.passes.descend(loss, weight)
         return Step(
             index=batch.index,

@@ -48,7 +48,9 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.rules.statistics import FEW, in_pieces, most_probable, reaches, slack, sums_by
 from labelnoise.rules.verdict import Verdict
 
-# At most so many mini-batches wait to be added up, and one in so many of all: for speed alone.
+# Of all mini-batches, one in so many waits to be added up at most, and so many at most, or as many
+# as there are classes: for speed alone. What processes exchange then are tables of classes squared,
+# a few numbers a class and mini-batch.
 TOGETHER = 32
 LARGE = 1 << 16  # probabilities of a mini-batch from which on they do not wait, but what is in them
 LIMITS = torch.finfo(torch.float32)
@@ -188,7 +190,8 @@ class Evidence(nn.Module):
         self._waiting.append(seen if probs.numel() < LARGE else self._taken_in(*seen))
         self.steps += 1
         # The first ones at once: where nothing is known, each of them tells much.
-        if len(self._waiting) * TOGETHER >= min(self.steps, TOGETHER**2):
+        most = max(TOGETHER, self.num_classes)
+        if len(self._waiting) >= min(self.steps / TOGETHER, most):
             self._add_up()
 
     @torch.no_grad()
@@ -244,7 +247,7 @@ class Evidence(nn.Module):
         before = self._lateness(self.steps - together) / self._lateness(self.steps)
         for sums, each in zip(self.sums(), new, strict=True):
             sums.mul_(before).add_(each)
-        self.seen += count.sum().long()
+        self.seen += count.sum().long() * dist.stands_for()
         self._waiting, self._new_habits, self._tables, self._doubt = [], None, None, None
 
     def _habits_to_be(self) -> Tensor:

@@ -32,7 +32,7 @@ class Posterior(nn.Module):
 
     Attributes:
         seen: How many samples of this epoch were seen.
-        votes: (predicted, given) of this epoch.
+        votes: (predicted, given) of this epoch, and of this process until it ends.
         before: The same of the one before.
     """
 
@@ -77,16 +77,15 @@ class Posterior(nn.Module):
         found = [most_probable(each) for each in in_pieces(probs, probs.shape[1])]
         largest, predicted = (torch.cat(each) for each in zip(*found, strict=True))
         sure = largest >= verdict.notes["thresholds"].index_select(0, predicted)
-        alone = dist.world() == 1
-        new = self.votes if alone else torch.zeros_like(self.votes)
-        place = predicted * len(new) + labels
-        new.view(-1).index_add_(0, place, sure.to(new.dtype))
-        if not alone:
-            self.votes += dist.total(new)
-        self.seen += dist.total(torch.full_like(self.seen, len(labels)))
+        place = predicted * len(self.votes) + labels
+        self.votes.view(-1).index_add_(0, place, sure.to(self.votes.dtype))
+        self.seen += dist.total(torch.full_like(self.seen, len(labels) * dist.stands_for()))
         over = self.seen >= self.samples
-        if over.is_cpu and not bool(over):  # elsewhere the host would have to wait for the answer
+        # Elsewhere the host would have to wait for the answer; with others it does, so that votes
+        # are exchanged once an epoch.
+        if (over.is_cpu or dist.world() > 1) and not bool(over):
             return
+        dist.total(self.votes)
         self.before.copy_(torch.where(over, self.votes, self.before))
         self.votes.mul_(~over)
         self.seen.mul_(~over)
