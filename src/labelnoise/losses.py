@@ -34,5 +34,7 @@ def weighted_mean(losses: Tensor, weight: Tensor) -> Tensor:
 
 
 def mean(losses: Tensor) -> Tensor:
-    """The mean over the samples, of all processes where several train together."""
-    return losses.mean() if dist.world() == 1 else weighted_mean(losses, torch.ones_like(losses))
+    """The mean over the samples, of all processes where several train together; of none it is 0."""
+    if dist.world() == 1 and len(losses):
+        return losses.mean()
+    return weighted_mean(losses, torch.ones_like(losses))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from labelnoise import dist
 from labelnoise.errors import unknown
 from labelnoise.learner import Learner
 from labelnoise.skipping import STANDING_FOR, Skipping
@@ -77,7 +78,7 @@ class Passes:
         """
         if self._skipping is not None:
             self._note(self._skipping.leave_out(weight) / len(weight))
-        elif self._may_select() and self._steps % GLANCE == 0:
+        elif len(weight) and self._may_select() and self._steps % GLANCE == 0:
             self._note(int(weight.count_nonzero()) / len(weight))
         self._learner.descend(loss, weight)
         if self._skipping is not None:
@@ -129,14 +130,20 @@ def break_even(learner: Learner, inputs: Tensor) -> float:
     """Up to which fraction of samples that count it pays to leave out the others; 0 for never.
 
     On other devices than a CPU, finding out which ones count makes the host wait: never, until
-    somebody has measured it there.
+    somebody has measured it there. No other process is asked: one that has no sample yet does not
+    come here.
     """
     if inputs.device.type != "cpu":
         return 0.0
     probe = inputs[:2]
-    with learner.untouched(), torch.enable_grad(), FlopCounterMode(display=False) as counter:
+    with (
+        dist.alone(),
+        learner.untouched(),
+        torch.enable_grad(),
+        FlopCounterMode(display=False) as counter,
+    ):
         with Skipping(len(probe), checked=True) as skipping:
-            logits = learner.logits(probe)
+            logits = learner.aside(probe)
         forward = counter.get_total_flops()
         learner.gradient(logits.sum())
     backward = (counter.get_total_flops() - forward) * len(inputs) / len(probe)
