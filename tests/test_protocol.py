@@ -240,6 +240,7 @@ def hard_batches(toy: Toy, views: int) -> dict[str, Batch]:
     return {
         "all wrong": toy.batch(some, wrong, views),
         "a single class": toy.batch(one_class, views=views),
+        "no sample": toy.batch(torch.arange(0), views=views),  # of one process: none can be read
         "one sample": toy.batch(torch.tensor([7]), views=views),
         "two samples": toy.batch(torch.tensor([7, 8]), views=views),
         "the same sample many times": toy.batch(torch.tensor([3]).repeat(16), views=views),

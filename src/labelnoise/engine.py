@@ -119,7 +119,8 @@ def evaluate(forward: Callable[[Tensor], Tensor], inputs: Inputs, scaling: Scali
     size = EVALUATION_BATCH.get(inputs.device.type, LARGEST_BATCH)
     size = max(1, min(size, LARGEST_VALUES // max(1, inputs.shape[1:].numel())))
     shared = 1 < dist.processes() <= len(inputs)
-    chunks = walk(inputs[dist.part(len(inputs))] if shared else inputs, size)
+    own = inputs[dist.part(len(inputs))] if shared else inputs
+    chunks = walk(own, size, lasting=False)
     found = torch.cat([forward(scaling(chunk)) for chunk in chunks])
     if not shared:
         return found

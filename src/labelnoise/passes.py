@@ -77,7 +77,7 @@ class Passes:
         """
         if self._skipping is not None:
             self._note(self._skipping.leave_out(weight) / len(weight))
-        elif self._may_select() and self._steps % GLANCE == 0:
+        elif len(weight) and self._may_select() and self._steps % GLANCE == 0:
             self._note(int(weight.count_nonzero()) / len(weight))
         self._learner.descend(loss, weight)
         if self._skipping is not None:

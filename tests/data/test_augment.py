@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelnoise.data.augment import PADDING, crop_and_flip, crop_to
+from labelnoise.data.augment import LARGE, PADDING, crop_and_flip, crop_to
 
 
 def numbered(batch: int, channels: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
@@ -97,16 +97,24 @@ def test_the_extreme_draws_stay_inside(extreme: float, monkeypatch: pytest.Monke
 # --- a part of a larger image ---------------------------------------------------------------------
 
 
-def test_the_draws_say_which_part_is_seen() -> None:
-    images = numbered(40, 3, 9, 7, torch.int64)
-    found = crop_to(4)(images, torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("side", [4, 80])  # small ones are cut out at once, large ones in turn
+def test_the_draws_say_which_part_is_seen(side: int) -> None:
+    assert (3 * side**2 >= LARGE) is (side == 80)
+    images = numbered(40, 3, side + 5, side + 3, torch.int64)
+    found = crop_to(side)(images, torch.Generator().manual_seed(0))
     draws = torch.rand(3, 40, generator=torch.Generator().manual_seed(0)).tolist()
-    assert found.shape == (40, 3, 4, 4)
+    assert found.shape == (40, 3, side, side)
     assert found.is_contiguous()
     for image, part, down, right, mirror in zip(images, found, *draws, strict=True):
         top, left = int(down * 6), int(right * 4)
-        expected = image[:, top : top + 4, left : left + 4]
+        expected = image[:, top : top + side, left : left + side]
         assert part.equal(expected.flip(2) if mirror < 0.5 else expected)
+
+
+@pytest.mark.parametrize("side", [4, 80])
+def test_of_no_image_there_is_no_part(side: int) -> None:
+    images = numbered(0, 3, side + 1, side, torch.uint8)
+    assert crop_to(side)(images, torch.Generator()).shape == (0, 3, side, side)
 
 
 def test_every_place_occurs_and_nothing_is_padded() -> None:

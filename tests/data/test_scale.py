@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
+from labelnoise.data import scale
 from labelnoise.data.scale import SCALES, Scaling, imagenet, raw, standardised, unit
+from labelnoise.data.stored import walk
 from labelnoise.errors import LabelNoiseError
 
 
@@ -29,6 +33,33 @@ def test_unit_divides_bytes_by_255_and_leaves_floats() -> None:
     assert float(scaled.max()) == pytest.approx(1.0)
     floats = torch.randn(5, 4)
     assert unit(floats)(floats).equal(floats)
+
+
+def test_a_large_batch_is_scaled_as_a_small_one() -> None:
+    pixels = random_bytes(60, 3, 224, 224)  # 36 MB as floats
+    scaling = imagenet(pixels)
+    before = pixels.clone()
+    found = scaling(pixels)
+    assert pixels.equal(before)
+    assert found.is_contiguous()
+    assert found.equal(torch.cat([scaling(part) for part in torch.split(pixels, 7)]))
+
+
+def test_the_mean_of_large_images_takes_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = random_bytes(30, 3, 8, 8)
+    expected = standardised(pixels)
+    taken = []
+
+    def noting(inputs: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
+        taken.append(size)
+        return walk(inputs, size)
+
+    monkeypatch.setattr(scale, "CHUNK_VALUES", 1000)
+    monkeypatch.setattr(scale, "walk", noting)
+    found = standardised(pixels)
+    assert taken == [1000 // (3 * 8 * 8)]
+    assert torch.allclose(found.shift, expected.shift, rtol=1e-6)
+    assert torch.allclose(found.factor, expected.factor, rtol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [30, 5_000])  # within one chunk, and over several

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -208,11 +209,35 @@ def test_a_batch_of_which_nothing_or_one_row_is_left_is_no_batch(tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_of_several_processes_each_takes_part_in_every_step(tmp_path: Path) -> None:
+    """Even without a row: the others wait for it."""
+    train = broken_train(tmp_path, 12, 2, {0, 1, 2, 3, 4, 5, 6})
+    shares = [replace(train, rank=rank, world=2) for rank in (0, 1)]
+    for epoch in range(3):
+        steps = list(zip(*(share.batches(epoch) for share in shares), strict=True))
+        assert len(steps) == 3
+        sizes = [len(batch.index) for step in steps for batch in step]
+        assert 0 in sizes
+        assert 1 not in sizes  # it has no variance
+        for batch in (batch for step in steps for batch in step):
+            assert batch.inputs.shape == (len(batch.index), 3, 4, 4)
+            assert all(int(row) > 6 for row in batch.index)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
+def test_a_process_without_a_row_of_a_trusted_set_goes_on(tmp_path: Path) -> None:
+    train = broken_train(tmp_path, 4, 4, {0})
+    shares = [replace(train, rank=rank, world=2).forever(4) for rank in (0, 1)]
+    assert [len(next(share).index) for share in shares for _ in range(2)] == [0, 0, 2, 2]
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be read")
 def test_without_any_image_there_is_nothing_to_train_on(tmp_path: Path) -> None:
     train = broken_train(tmp_path, 6, 4, {*range(6)})
-    for walk_over in (train.batches(0), train.scan(), train.forever(2)):
+    walks = (train.batches(0), train.scan(), train.forever(2), train.forever(6))
+    for walk_over in (*walks, replace(train, batch_size=1, world=2).batches(0)):
         with pytest.raises(LabelNoiseError, match=r"none of the images can be read: .* \(no image"):
-            list(islice(walk_over, 3))
+            list(islice(walk_over, 9))
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be read")
@@ -247,6 +272,30 @@ def test_pixels_come_by_shared_memory_or_by_a_pipe(
     monkeypatch.setattr(stored, "PIECE", 5)  # many more pieces than there is shared memory for
     tensor, files = (dataset.inputs for dataset in pair)
     assert torch.cat(list(walk(files, 13))).equal(tensor)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_who_is_done_with_pixels_gets_the_next_ones_in_their_place(
+    pair: tuple[Dataset, Dataset], lasting: bool
+) -> None:
+    tensor, files = (dataset.inputs for dataset in pair)
+    chunks = [torch.arange(8), torch.arange(50, 53), torch.arange(60, 80), torch.arange(5)]
+    places = []
+    for chunk, found in zip(chunks, fetch(files, chunks, lasting=lasting), strict=True):
+        assert found.equal(tensor[chunk])
+        places.append(found)  # none is freed, so that no place is given out twice by chance
+    addresses = [place.data_ptr() for place in places]
+    assert len(set(addresses)) == (4 if lasting else 2)  # the third needs a larger one
+    if lasting:
+        assert all(p.equal(tensor[chunk]) for p, chunk in zip(places, chunks, strict=True))
+
+
+def test_workers_have_parts_of_one_size(pair: tuple[Dataset, Dataset]) -> None:
+    """They have turns: with 42 and 22 of every 64 images, one would wait for the other."""
+    for rows, most, sizes in ((64, 42, [32, 32]), (64, 21, [16] * 4), (5, 4, [3, 2]), (0, 4, [0])):
+        parts = stored._evenly(torch.arange(rows), most)
+        assert [len(part) for part in parts] == sizes
+        assert torch.cat(list(parts)).equal(torch.arange(rows))
 
 
 def test_instance_noise_needs_inputs_in_memory(pair: tuple[Dataset, Dataset]) -> None:

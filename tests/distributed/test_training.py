@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.data.web import animals
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from labelnoise.record.run import CHECKPOINT, Run, load_checkpoint
@@ -261,3 +262,28 @@ def test_two_machines_train_one_network(tmp_path: Path) -> None:
     (runs,) = (place / "runs" for place in places if any(place.iterdir()))  # and writes
     (run,) = runs.iterdir()
     assert Run(run).header["spec"]["training"]["processes"] == 2
+
+
+@pytest.mark.parametrize("method", ["bare", "coteaching"])
+@pytest.mark.parametrize("scope", ["global", "local"])
+def test_a_part_of_which_nothing_can_be_read_does_not_end_a_run_with_batch_norm(
+    tmp_path: Path, method: str, scope: str
+) -> None:
+    files = sorted((animals(tmp_path) / "training").iterdir())
+    bad = files[: len(files) // 2]  # ten of twenty: of mini-batches of two and two, many are lost
+    for file in bad:
+        file.write_bytes(b"broken")
+    words = ["train", "animal10n", "--data-dir", str(tmp_path), "--out", str(tmp_path / "runs")]
+    words += ["--net", "cnn", "--batch-size", "2", "--epochs", "2"]
+    words += ["--method", method, "--scope", scope]
+    if method == "coteaching":
+        words += ["--set", "noise_rate=0.2"]
+    for status, _, errors in ended(group(words)):
+        assert status == 0, errors
+    (path,) = (tmp_path / "runs").iterdir()
+    run = Run(path)
+    assert run.rows[-1]["skipped"] == len(bad)
+    assert run.samples is not None
+    assert int((run.samples["seen"] > 0).sum()) <= len(files) - len(bad)
+    learner = load_checkpoint(path / CHECKPOINT)["method"]["learner"]
+    assert all(value.isfinite().all() for value in learner["network"].values())

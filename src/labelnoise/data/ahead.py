@@ -22,7 +22,7 @@ from torch.utils.data import Dataset as Items
 Result = TypeVar("Result")
 
 MOST_WORKERS = 16  # even for large images; one core decodes hundreds of them a second
-WAITING = 2  # results that a worker makes in advance
+WAITING = 4  # results that a worker makes in advance: one that is held up holds up no other
 
 
 def ahead(

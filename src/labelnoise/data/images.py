@@ -62,7 +62,7 @@ class Look(NamedTuple):
 
 def look(path: str) -> Look:
     """Read the header of an image file, not its pixels."""
-    with _opened(path) as image:
+    with quiet(), _opened(path) as image:
         width, height = image.size
         # Pillow turns TIFF by itself, and says the turned size.
         if image.format != "TIFF" and _orientation(image) >= LYING:
@@ -72,9 +72,16 @@ def look(path: str) -> Look:
 
 def decode(path: str, form: Form, fit: Fit = "stretch") -> Pixels:
     """Read an image file as (channels, height, width) bytes, 1 channel or 3."""
+    with quiet():
+        return np.ascontiguousarray(pixels_of(path, form, fit))
+
+
+def pixels_of(path: str, form: Form, fit: Fit) -> Pixels:
+    """`decode` for who reads many, is `quiet` meanwhile and puts each into its place."""
     channels, height, width = form
     with _opened(path) as image:
-        # JPEG can be decoded at a half, a quarter, an eighth; twice the size leaves room to smooth.
+        # JPEG can be decoded at a half, a quarter, an eighth; twice the size leaves room to smooth:
+        # it differs no more from all pixels than bicubic does from bilinear (docs/scale.md).
         # Both sides stay at least that long, so that it is enough to cover, too.
         image.draft(None, (2 * max(height, width),) * 2)
         image.load()
@@ -86,7 +93,7 @@ def decode(path: str, form: Form, fit: Fit = "stretch") -> Pixels:
             box = _middle(plain.size, (width, height)) if fit == "cover" else None
             plain = plain.resize((width, height), Image.Resampling.BILINEAR, box)
         pixels = np.asarray(plain, dtype=np.uint8)
-    return np.ascontiguousarray(pixels.reshape(height, width, channels).transpose(2, 0, 1))
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
 
 
 def _middle(size: tuple[int, int], asked: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -98,15 +105,21 @@ def _middle(size: tuple[int, int], asked: tuple[int, int]) -> tuple[float, float
 
 
 @contextmanager
+def quiet() -> Iterator[None]:
+    """Where Pillow does not warn of odd but readable files, nor of size, which is checked here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
 def _opened(path: str) -> Iterator[Image.Image]:
     """An open image; whatever is wrong with it becomes `Unreadable`."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd but readable files, and of size, checked here
-            with Image.open(path, formats=_formats()) as image:
-                if image.width * image.height > MOST_PIXELS:
-                    raise Unreadable(f"{image.width}x{image.height} pixels are too many")
-                yield image
+        with Image.open(path, formats=formats()) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise Unreadable(f"{image.width}x{image.height} pixels are too many")
+            yield image
     except Unreadable:
         raise
     except Exception as error:  # decoders of damaged files raise nearly anything
@@ -114,8 +127,8 @@ def _opened(path: str) -> Iterator[Image.Image]:
 
 
 @cache
-def _formats() -> tuple[str, ...]:
-    """Those of FORMATS that this Pillow was built with."""
+def formats() -> tuple[str, ...]:
+    """Those of FORMATS that this Pillow was built with; it imports all of its decoders."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from labelnoise.data.pages import unfilled
 from labelnoise.data.stored import Files, Inputs, readable, walk
 from labelnoise.errors import LabelNoiseError
 
@@ -17,6 +18,7 @@ PIXEL = 255.0  # the largest value of a byte
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 ENOUGH = 4096  # images of a set too large to be read for its mean and deviation alone
 CHUNK = 4096  # rows at a time
+CHUNK_VALUES = 1 << 24  # numbers at a time: 128 MB of float64
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Scaling:
         if self.crop is not None:
             inputs = _centre(inputs, self.crop)
         # The copy is ours to change in place; floats would otherwise change in the data set itself.
-        scaled = inputs.to(self.factor.dtype, copy=True)
+        scaled = unfilled(inputs.shape, self.factor.dtype, inputs.device).copy_(inputs)
         if self._shifts:
             scaled.sub_(self.shift)
         return scaled.mul_(self.factor) if self._multiplies else scaled
@@ -84,7 +86,7 @@ def standardised(inputs: Inputs) -> Scaling:
     total = squares = torch.zeros((), dtype=torch.float64)
     # A float64 copy of all pixels would take eight times the room.
     read = 0
-    for chunk in walk(inputs, CHUNK):
+    for chunk in walk(inputs, max(1, min(CHUNK, CHUNK_VALUES // max(1, inputs.shape[1:].numel())))):
         keep = readable(inputs, torch.arange(read, read + len(chunk)))
         read += len(chunk)
         values = (chunk if keep is None else chunk[keep]).double()

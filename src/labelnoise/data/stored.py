@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from labelnoise.data.ahead import ahead, copies, under_way
-from labelnoise.data.images import Fit, Form, Pixels, Unreadable, decode
+from labelnoise.data.images import Fit, Form, Pixels, Unreadable, formats, pixels_of, quiet
+from labelnoise.data.pages import unfilled
 
 FEW = 256  # files that are decoded sooner than worker processes start
 PIECE = 256  # files of a chunk that one worker decodes, so that the others help
-PIECE_BYTES = 8 << 20  # that the pixels of a piece take at most: several are ready in advance
+PIECE_BYTES = 4 << 20  # that the pixels of a piece take at most: several are ready in advance
 
 
 class Names(Sequence[str]):
@@ -131,24 +132,40 @@ class Files:
         """The same images, whose pixels go to another device."""
         return replace(self, device=torch.device(device))
 
-    def read(self, chunks: Sequence[Tensor]) -> Iterator[Tensor]:
+    def read(self, chunks: Sequence[Tensor], *, lasting: bool = True) -> Iterator[Tensor]:
         """The pixels of chosen rows, a tensor for every chunk.
 
         A file that cannot be read is `broken` from then on and black here, for `readable` to leave
         out.
+
+        Args:
+            chunks: Which rows.
+            lasting: Whether pixels stay when the next ones are asked for. Who is done with them by
+                then saves the system from handing out the same memory again and again.
         """
-        pieces = [torch.split(chunk, self._piece) for chunk in chunks]
+        pieces = [_evenly(chunk, self._piece) for chunk in chunks]
         decoded = self.decoded([piece for parts in pieces for piece in parts])
         # What lies in pinned memory goes to a GPU while this process does something else.
         pinned = self.device.type == "cuda"
+        kept: Tensor | None = None
         for chunk, parts in zip(chunks, pieces, strict=True):
-            whole = torch.empty((len(chunk), *self.form), dtype=torch.uint8, pin_memory=pinned)
+            if kept is None or len(kept) < len(chunk):
+                kept = self._place(len(chunk), pinned=pinned)
+            # A GPU may still be copying what is pinned.
+            whole, kept = kept[: len(chunk)], None if lasting or pinned else kept
             begin = 0
             for pixels, faults in islice(decoded, len(parts)):
                 self._note(faults)
                 whole[begin : begin + len(pixels)] = torch.from_numpy(pixels)
                 begin += len(pixels)
             yield whole.to(self.device, non_blocking=pinned)
+
+    def _place(self, rows: int, *, pinned: bool) -> Tensor:
+        """Memory of this process for the pixels of a chunk."""
+        shape = (rows, *self.form)
+        if pinned:
+            return torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+        return unfilled(shape, torch.uint8, torch.device("cpu"))
 
     @property
     def _piece(self) -> int:
@@ -182,6 +199,7 @@ class Files:
         wanted = [self.rows[chunk.cpu()].numpy() for chunk in chunks]
         workers = 0 if sum(map(len, wanted)) <= FEW else None
         work = _Decode(self.root, self.names, self.form, self.fit, wanted)
+        formats()  # here, or every worker would import the decoders anew
         slots = work.shared(under_way(workers, len(wanted)))
         if slots is None:
             yield from ahead(work, len(wanted), workers)
@@ -207,13 +225,14 @@ class _Decode:
     def fill(self, number: int, pixels: Pixels) -> Mapping[int, str]:
         """Decode into memory that is there."""
         faults = {}
-        for place, row in enumerate(self.chunks[number].tolist()):
-            path = os.path.join(self.root, self.names[row])
-            try:
-                pixels[place] = decode(path, self.form, self.fit)
-            except Unreadable as error:
-                pixels[place] = 0
-                faults[row] = str(error)
+        with quiet():
+            for place, row in enumerate(self.chunks[number].tolist()):
+                path = os.path.join(self.root, self.names[row])
+                try:
+                    pixels[place] = pixels_of(path, self.form, self.fit)
+                except Unreadable as error:
+                    pixels[place] = 0
+                    faults[row] = str(error)
         return faults
 
     def shared(self, count: int) -> Pixels | None:
@@ -242,6 +261,11 @@ class _Fill:
         return self.work.fill(number, self.slots[number % len(self.slots)])
 
 
+def _evenly(chunk: Tensor, most: int) -> Sequence[Tensor]:
+    """Parts of at most so many rows; workers have turns, and one with a small part would wait."""
+    return torch.tensor_split(chunk, max(1, -(-len(chunk) // most)))
+
+
 def _text(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
@@ -253,17 +277,17 @@ else:
     Inputs = Tensor | Files
 
 
-def fetch(inputs: Inputs, chunks: Sequence[Tensor]) -> Iterator[Tensor]:
-    """The values of chosen rows, a tensor for every chunk, in order."""
+def fetch(inputs: Inputs, chunks: Sequence[Tensor], *, lasting: bool = True) -> Iterator[Tensor]:
+    """The values of chosen rows, a tensor for every chunk, in order; see `Files.read`."""
     if isinstance(inputs, Files):
-        return inputs.read(chunks)
+        return inputs.read(chunks, lasting=lasting)
     return (inputs.index_select(0, chunk) for chunk in chunks)
 
 
-def walk(inputs: Inputs, size: int) -> Iterator[Tensor]:
-    """All values in order, `size` rows at a time."""
+def walk(inputs: Inputs, size: int, *, lasting: bool = True) -> Iterator[Tensor]:
+    """All values in order, `size` rows at a time; see `Files.read`."""
     if isinstance(inputs, Files):
-        return inputs.read(torch.split(torch.arange(len(inputs)), size))
+        return inputs.read(torch.split(torch.arange(len(inputs)), size), lasting=lasting)
     return iter(torch.split(inputs, size))
 
 

@@ -82,8 +82,8 @@ class Train:
 
     def whole(self) -> Batch:
         """All rows as one batch, in order, without augmentation; of several processes, its part."""
-        (index,) = self._own([torch.arange(len(self), device=self.labels.device)])
-        index, stored = next(self._read([index]))
+        own = self._own([torch.arange(len(self), device=self.labels.device)])
+        ((index, stored),) = self._read(own)
         return Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
 
     def scan(self, batch_size: int | None = None) -> Iterator[Batch]:
@@ -95,19 +95,25 @@ class Train:
                 yield Batch((self.scaling(stored),), self.labels[index], index, time=0.0)
 
     def _read(self, chunks: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of every chunk the rows that can be read, and their inputs; none of one is an error."""
+        """Of every chunk the rows that can be read, and their inputs.
+
+        If there is nothing to train on, that is an error; a process with others has some only if it
+        can read none of several mini-batches.
+        """
         found = 0
-        for index, stored in zip(chunks, fetch(self.inputs, chunks), strict=True):
+        fetched = fetch(self.inputs, chunks, lasting=False)  # scaling makes copies
+        for index, stored in zip(chunks, fetched, strict=True):
             keep = readable(self.inputs, index)
             if keep is not None and not keep.all():
                 # A single row that is left has no variance to be normalised by.
-                keep &= keep.sum() > 1
-                here = keep.to(index.device)
+                left = keep & (keep.sum() > 1)
+                here = left.to(index.device)
                 yield index[here], stored[here]
+                found += int((left if self.world == 1 else keep).sum())
             else:
                 yield index, stored
-            found += len(index) if keep is None else int(keep.sum())
-        if chunks and not found:
+                found += len(index)
+        if not found and len(chunks) >= min(self.world, 2):
             name, why = next(iter(unread(self.inputs).items()))
             raise LabelNoiseError(f"none of the images can be read: {name} ({why})")
 

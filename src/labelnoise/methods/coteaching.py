@@ -42,7 +42,7 @@ def forget_rate(rate: float, time: float, ramp: int = 10, exponent: float = 1.0)
 def small_loss(losses: Tensor, forget: float) -> Tensor:
     """Which samples to keep: all but the fraction `forget` with the largest losses."""
     # Rounded first: 1 - 0.9 is a little less than a tenth.
-    kept = max(int(round((1 - forget) * len(losses), 9)), 1)
+    kept = min(max(int(round((1 - forget) * len(losses), 9)), 1), len(losses))
     smallest = losses.detach().topk(kept, largest=False, sorted=False).indices
     return torch.zeros_like(losses, dtype=torch.bool).scatter_(0, smallest, True)
 

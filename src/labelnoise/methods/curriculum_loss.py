@@ -80,7 +80,7 @@ def select(losses: Tensor, budget: Tensor) -> Tensor:
     ordered, order = losses.detach().sort()
     taken = torch.arange(1, len(losses) + 1, device=losses.device)
     within = ordered.cumsum(0) <= budget + 1 - taken
-    within[0] = True
+    within[:1] = True
     return torch.zeros_like(within).scatter_(0, order, within)
 
 

@@ -14,6 +14,7 @@ from labelnoise.errors import LabelNoiseError
 from labelnoise.metrics.selection import label_precision, label_recall, selected_fraction
 
 BUFFER = 4_000_000  # probabilities that may wait before they are added up: 16 MB of float32
+WAITING = 512  # steps that may
 
 
 class Tally:
@@ -39,7 +40,7 @@ class Tally:
         """Take in one step."""
         self._steps.append(step)
         self._waiting += 0 if step.probs is None else step.probs.numel()
-        if self._waiting > BUFFER:
+        if self._waiting > BUFFER or len(self._steps) >= WAITING:
             self._flush()
 
     def row(self, truth: Tensor | None, *, epoch: int, trace: bool = False) -> dict[str, Any]:
@@ -55,23 +56,21 @@ class Tally:
         """
         self._flush()
         # The loss of a step is the mean over the processes that made it together.
-        (losses,) = dist.mean([torch.stack(self._losses)])
-        counts = dist.total(torch.stack(self._counts))
+        (losses,) = dist.mean([torch.cat(self._losses)])
+        counts = dist.total(torch.cat(self._counts))
         # By way of the host: an Apple GPU has no float64.
         losses, counts = losses.cpu().double(), counts.cpu().double()
         self._check(losses, epoch)
-        index, chosen = self._take_in()
+        self._take_in()
         # Of the whole training set: a method may leave rows out of its batches, or draw some twice.
-        selected = torch.zeros_like(self.labels, dtype=torch.bool)
-        selected[index[chosen]] = True
-        selected = selected.cpu()
+        selected = (self._chosen > 0).cpu()
         row: dict[str, Any] = {
             "epoch": epoch,
             "train_loss": _plain((losses * counts).sum() / counts.sum()),
             "label_precision": None,
             "label_recall": None,
             "selected_fraction": _plain(selected_fraction(selected)),
-            "weight_mean": _plain(counts.sum() / len(index)),
+            "weight_mean": _plain(counts.sum() / self._drawn),
         }
         if truth is not None:
             right = (self.labels == truth).cpu()
@@ -101,6 +100,8 @@ class Tally:
         self._thresholds: list[Tensor] = []
         self._empty: list[Tensor] = []
         self._rates: list[Tensor] = []
+        self._chosen = torch.zeros_like(self.labels, dtype=torch.int32)  # how often
+        self._drawn = 0  # rows, as often as they were
 
     def _flush(self) -> None:
         """Add up the steps that wait."""
@@ -111,23 +112,30 @@ class Tally:
         selected = torch.cat([s.weight > 0 if s.keep is None else s.keep for s in steps])
         self._index.append(index)
         self._selected.append(selected)
-        self._losses += [step.loss for step in steps]
-        self._counts += [step.weight.sum(dtype=torch.float32) for step in steps]
-        self._thresholds += [s.notes["thresholds"] for s in steps if "thresholds" in s.notes]
-        self._empty += [s.notes["empty"] for s in steps if "empty" in s.notes]
-        self._rates += [s.notes["noise_rate"] for s in steps if "noise_rate" in s.notes]
+        # One tensor of many numbers: as tensors, those of a million samples would take 20 MB.
+        self._losses.append(torch.stack([step.loss for step in steps]))
+        counts = [step.weight.sum(dtype=torch.float32) for step in steps]
+        self._counts.append(torch.stack(counts))
+        for name, kept in (
+            ("thresholds", self._thresholds),
+            ("empty", self._empty),
+            ("noise_rate", self._rates),
+        ):
+            found = [step.notes[name] for step in steps if name in step.notes]
+            if found:
+                kept.append(torch.stack(found))
         told = [(step.index, step.probs) for step in steps if step.probs is not None]
         if told:
             rows, probs = (torch.cat(each) for each in zip(*told, strict=True))
             given = probs.gather(1, self.labels[rows].unsqueeze(1)).squeeze(1).float()
             self._told.append((rows, given, probs.argmax(dim=1)))
+        if dist.processes() == 1:  # else it waits for the end of the epoch, when all meet
+            self._take_in()
 
-    def _take_in(self) -> tuple[Tensor, Tensor]:
-        """Add the epoch to the record of the samples, those of other processes too.
-
-        Returns:
-            The rows that were seen, and which of them were selected.
-        """
+    def _take_in(self) -> None:
+        """Add what waits to the record of the samples, that of other processes too."""
+        if not self._index:
+            return
         index = dist.gathered(torch.cat(self._index))
         selected = dist.gathered(torch.cat(self._selected))
         self.samples["seen"].index_add_(0, index, torch.ones_like(index))
@@ -138,7 +146,9 @@ class Tally:
             self.samples["probability_last"][rows] = given
             self.samples["probability_sum"].index_add_(0, rows, given)
             self.samples["predicted"][rows] = predicted
-        return index, selected
+        self._chosen.index_add_(0, index, selected.to(self._chosen.dtype))
+        self._drawn += len(index)
+        self._index, self._selected, self._told = [], [], []
 
     def _check(self, losses: Tensor, epoch: int) -> None:
         bad = (~torch.isfinite(losses)).nonzero()
@@ -151,14 +161,14 @@ class Tally:
     def _notes(self, trace: bool) -> dict[str, Any]:
         notes: dict[str, Any] = {}
         if self._thresholds:
-            by_batch = torch.stack(self._thresholds).cpu().double()
+            by_batch = torch.cat(self._thresholds).cpu().double()
             notes["thresholds"] = _by_class(by_batch)
             if trace:
                 notes["thresholds_by_batch"] = _plain(by_batch)
         if self._empty:
-            notes["empty_selections"] = int(torch.stack(self._empty).sum())
+            notes["empty_selections"] = int(torch.cat(self._empty).sum())
         if self._rates:
-            notes["estimated_noise_rate"] = _plain(self._rates[-1])
+            notes["estimated_noise_rate"] = _plain(self._rates[-1][-1])
         return notes
 
 
