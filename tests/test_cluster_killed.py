@@ -31,13 +31,14 @@ ELSEWHERE = ("unshare", "-rm", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@
 class Cluster:
     """Processes of a cluster; what they start carries their mark."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
         self.folder, self.mark, self.address = folder, uuid.uuid4().hex, ""
-        self._started: list[subprocess.Popen[bytes]] = []
+        self.environment = environment
+        self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """One of its processes."""
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: self.mark}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: self.mark, **self.environment}
         with (self.folder / "cluster.log").open("ab") as log:
             started = subprocess.Popen(
                 words,
@@ -48,19 +49,19 @@ class Cluster:
                 stderr=log,
                 start_new_session=True,
             )
-        self._started.append(started)
+        self.started.append(started)
         return started
 
     def end(self) -> None:
         for number in living(self.mark):
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        for started in self._started:
+        for started in self.started:
             started.wait()
 
     def assert_nobody_trains(self, within: float = GRACE) -> None:
         deadline = time.monotonic() + within
-        while left := training(self.mark):
+        while left := [*training(self.mark), *self.folder.glob("temporary/labelnoise-*")]:
             assert time.monotonic() < deadline, f"still there: {left}"
             time.sleep(0.05)
 
@@ -86,7 +87,9 @@ def dask_cluster(
 ) -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
     """A scheduler and two workers, as a user starts them."""
     pytest.importorskip("distributed")
-    cluster, file = Cluster(folder), folder / "scheduler.json"
+    own = folder / "temporary"
+    own.mkdir()
+    cluster, file = Cluster(folder, TMPDIR=str(own)), folder / "scheduler.json"
     dask = (sys.executable, "-m", "dask")
     try:
         told = ("--port", "0", "--host", "127.0.0.1", "--scheduler-file", str(file))
@@ -148,14 +151,15 @@ def kept(command: Command) -> dict[Path, bytes]:
     return {path: text[: text.rfind(b"\n") + 1] for path, text in files.items()}
 
 
-def test_dask_a_worker_is_killed_and_every_run_is_there_once(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_dask_a_worker_is_ended_and_every_run_is_there_once(
+    by: signal.Signals, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     with dask_cluster(tmp_path) as (cluster, workers):
         command = sent(tmp_path, cluster)
         running = command.start()
         command.wait_until(lambda: command.epochs >= 10, running)
-        workers[0].kill()
+        workers[0].send_signal(by)
         before = kept(command)
         status = running.wait(PATIENCE)
         assert_same(whole, command, status)
@@ -164,6 +168,7 @@ def test_dask_a_worker_is_killed_and_every_run_is_there_once(
             assert text
             assert path.read_bytes().startswith(text)
         cluster.assert_nobody_trains()
+        assert workers[0].wait(GRACE) is not None
 
 
 def test_dask_machines_that_share_no_storage_send_their_runs_back(
@@ -184,34 +189,40 @@ def test_dask_machines_that_share_no_storage_send_their_runs_back(
         assert again.err == ""  # nothing was left to train
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_dask_a_command_that_ends_leaves_nobody_training(
-    by: signal.Signals, tmp_path: Path
-) -> None:
+def stop(command: Command, by: signal.Signals) -> int:
+    """Start it, and stop it while it trains: the exit status."""
+    begun = command.epochs
+    running = command.start()
+    command.wait_until(lambda: command.epochs >= begun + 4, running)
+    running.send_signal(by)
+    return running.wait(PATIENCE)
+
+
+def test_dask_a_command_that_ends_leaves_nobody_training(tmp_path: Path) -> None:
     with dask_cluster(tmp_path) as (cluster, _):
         command = sent(tmp_path, cluster, "--epochs", "100000")
-        running = command.start()
-        command.wait_until(lambda: command.epochs >= 4, running)
-        running.send_signal(by)
-        running.wait(PATIENCE)
+        stop(command, signal.SIGKILL)
         cluster.assert_nobody_trains()
-        waited(lambda: not list(command.folder.glob("runs/.cluster-*")), "the desk")
-        if by is signal.SIGINT:
-            assert running.returncode == 130
-            assert command.err.splitlines() == [f"{RUNS} runs, {RUNS} of them to train", STOPPED]
+        assert stop(command, signal.SIGINT) == 130
+        cluster.assert_nobody_trains()
+        assert command.err.splitlines() == [f"{RUNS} runs, {RUNS} of them to train", STOPPED]
+        assert not list(command.folder.glob("runs/.cluster-*"))  # not even that of the killed one
 
 
 def test_dask_a_scheduler_that_is_lost_is_told_on_one_line(tmp_path: Path) -> None:
-    with dask_cluster(tmp_path) as (cluster, _):
+    with dask_cluster(tmp_path) as (cluster, workers):
         command = sent(tmp_path, cluster, "--epochs", "100000")
         running = command.start()
         command.wait_until(lambda: command.epochs >= 4, running)
-        cluster.end()
+        cluster.started[0].kill()
         assert running.wait(PATIENCE) == 1
         last = command.err.splitlines()[-1]
         assert last.startswith(f"labelnoise: failed: {RUNS} runs, from cce, seed 0 on: the cluster")
         assert "start the same command again" in last
         assert "Traceback" not in command.err
+        cluster.assert_nobody_trains(within=60)
+        for worker in workers:
+            worker.wait(60)
 
 
 def test_ray_a_worker_is_killed_and_every_run_is_there_once(
@@ -221,12 +232,16 @@ def test_ray_a_worker_is_killed_and_every_run_is_there_once(
         command = sent(tmp_path, cluster)
         running = command.start()
         command.wait_until(lambda: command.epochs >= 10, running)
-        workers = [
-            number for number, words in living(cluster.mark).items() if "ray::carry" in words
-        ]
-        os.kill(workers[0], signal.SIGKILL)
+        processes = living(cluster.mark).items()
+        worker = next(number for number, words in processes if "ray::carry_out" in words)
+        os.kill(worker, signal.SIGKILL)
         before = kept(command)
         assert_same(whole, command, running.wait(PATIENCE))
         for path, text in before.items():
             assert path.read_bytes().startswith(text)
         cluster.assert_nobody_trains()
+
+        stopped = sent(tmp_path, cluster, "--epochs", "100000")
+        assert stop(stopped, signal.SIGINT) == 130
+        assert stopped.err.splitlines() == [f"{RUNS} runs, {RUNS} of them to train", STOPPED]
+        cluster.assert_nobody_trains(within=60)

@@ -190,7 +190,8 @@ def _reproduce(options: Namespace) -> int:
             to_train=options.jobs != 0,
         )
     if options.jobs != 0 and any(job.pending for job in jobs):
-        with LiveDisplay(lambda: tables_of(experiment, results(jobs))) as display:
+        tables = LiveDisplay(lambda: tables_of(experiment, results(jobs)))
+        with tables as display, _warnings_on_one_line():
             execute(
                 jobs,
                 workers=options.jobs,

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from labelnoise import __version__
 from labelnoise.errors import LabelNoiseError
 from labelnoise.experiment.ask import Ask
 from labelnoise.experiment.children import Errand
-from labelnoise.experiment.cluster import CLUSTERS, carry_out, cluster_at
+from labelnoise.experiment.cluster import CLUSTERS, _desk, carry_out, cluster_at
 from labelnoise.experiment.run import fulfil, understand
 from labelnoise.record.parcel import unwrap, wrap
 from labelnoise.record.run import Run
@@ -82,7 +83,7 @@ def test_a_parcel_takes_the_place_of_a_beginning_but_of_no_finished_run(
 @pytest.mark.parametrize(
     ("others", "why"),
     [
-        ({"identity": "another"}, r"the data here \(digits\) are not those"),
+        ({"identity": "another"}, r"the data here \(digits\), the weights or"),
         ({"versions": {"labelnoise": "0.0.1"}}, "and 0.0.1 where the command was given"),
     ],
 )
@@ -102,7 +103,7 @@ def test_a_run_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
     long = errand(tmp_path / "runs", ask={**asdict(ASK), "epochs": 100_000}, identity="any")
     answer = carry_out(long, str(desk), lambda: False)
     assert answer == {"failed": "nobody waits for it any more"}
-    assert not desk.exists()  # the last one clears it
+    assert not list(desk.iterdir())
     assert not (tmp_path / "runs").exists()
 
 
@@ -112,6 +113,7 @@ def test_a_run_that_nobody_waits_for_is_stopped(tmp_path: Path) -> None:
         ("dsk://here:1", "got 'dsk://here:1': did you mean dask://here:1?"),
         ("here:8786", "a cluster is dask://HOST:PORT or ray://HOST:PORT, got 'here:8786'"),
         ("dask://", "did you mean dask://HOST:PORT?"),
+        ("ray://head", "did you mean ray://head:PORT?"),
     ],
 )
 def test_an_address_is_of_a_known_kind(address: str, hint: str, tmp_path: Path) -> None:
@@ -121,18 +123,32 @@ def test_an_address_is_of_a_known_kind(address: str, hint: str, tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_scheduler_that_is_not_there_is_told_on_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("listens", [False, True])
+def test_what_is_no_scheduler_is_told_on_one_line(
+    listens: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nobody, or somebody who never says a word, as the page of a scheduler does."""
     pytest.importorskip("distributed")
     monkeypatch.setattr("labelnoise.experiment.cluster.REACHED", 1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(LabelNoiseError) as raised, cluster_at(f"dask://{where}", tmp_path, 1):
-        pass
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        if listens:
+            other.listen()
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(LabelNoiseError) as raised, cluster_at(f"dask://{where}", tmp_path, 1):
+            pass
     assert str(raised.value).startswith(f"no Dask scheduler answers at {where}: start one with ")
     assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_desks_of_commands_that_were_killed_are_cleared_and_no_others(tmp_path: Path) -> None:
+    for name in ("killed", "lives"):
+        (tmp_path / f".cluster-{name}").mkdir()
+        (tmp_path / f".cluster-{name}" / "0.progress").write_text("{}")
+    with FileLock(tmp_path / ".cluster-lives" / "lock"), _desk(tmp_path) as own:
+        assert {path.name for path in tmp_path.iterdir()} == {".cluster-lives", own.name}
+    assert [path.name for path in tmp_path.iterdir()] == [".cluster-lives"]
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)

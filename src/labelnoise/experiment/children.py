@@ -104,7 +104,7 @@ class Children:
                     stdin=subprocess.PIPE,  # stays open as long as this process lives
                     stdout=subprocess.DEVNULL,
                     stderr=file,
-                    cwd=errand.cwd if Path(errand.cwd).is_dir() else None,
+                    cwd=errand.cwd if os.access(errand.cwd, os.X_OK) else None,
                     env={**errand.environment, **os.environ, "OMP_NUM_THREADS": str(threads)},
                     start_new_session=True,  # Ctrl-C is for the parent, which ends its children
                 )
@@ -127,7 +127,11 @@ def _answer(task: Path, status: int, errors: str) -> Answer:
         return answer
     if status < 0:
         by = signal.Signals(-status)
-        hint = " (out of memory?): use fewer --jobs" if by is signal.SIGKILL else ""
+        hint = (
+            " (out of memory?): use fewer --jobs, or fewer threads of a cluster's worker"
+            if by is signal.SIGKILL
+            else ""
+        )
         return {"failed": f"its process was ended by {by.name}{hint}"}
     last = (errors.strip().splitlines() or ["no word of it"])[-1]
     return {"failed": f"its process ended with status {status}: {last}"}

@@ -6,40 +6,58 @@ lost, the cluster gives its tasks to others, which go on after the last finished
 does not, the run is trained in a folder of its own and comes back as bytes.
 
 Here a thread waits for every task. joblib has backends for both clusters, but Dask's waits for ever
-for a task whose workers are lost, and Ray's queues runs behind long ones, gives up those of a lost
-worker and hands out no result before the last is there.
+for a task that the cluster has given up, and Ray's queues runs behind long ones, hands out no
+result before the last is there and by default gives up the tasks of a lost worker.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import os
 import platform
+import shutil
 import tempfile
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from filelock import FileLock, Timeout
 
 from labelnoise.errors import LabelNoiseError, nearest
 from labelnoise.experiment.children import Answer, Children, Errand, Place
 from labelnoise.experiment.worker import AWAY
 
 DESK = ".cluster-"  # a folder among the runs, which a machine sees that shares them
+LOCK = "lock"  # in it, as long as its command lives
 REACHED = 15  # seconds for a cluster to answer
 PATIENCE = 120  # seconds for the lock of a run whose worker was given up but lives
+SEEN = 70  # seconds until a finished run is seen here: NFS looks again after a minute
 BEAT = 1.0  # seconds between looks whether anybody still waits for a run
-LOST = 3  # workers that one run may lose before it is the run's fault
+TRIES = 50  # to clear a desk, in five seconds
+RAY_LOST = 3  # workers that a run may lose on Ray before it is the run's fault, as on Dask
+RAY_MOST = 90  # runs at a time on Ray, whose server has a hundred threads for a command
 GONE = (
     "the cluster at {} is gone; finished epochs are safe where storage is shared: start the same "
     "command again"
 )
+INSTALL = "labelnoise must be installed on all its machines, the scheduler's too, as it is here"
 
 Submit = Callable[[Errand, str], Answer]
 """Has a cluster `carry_out` an errand, and waits for the answer."""
+
+
+class Reached(NamedTuple):
+    """A cluster that answers, and how many errands it takes at a time at most."""
+
+    submit: Submit
+    most: int | None = None
 
 
 @contextmanager
@@ -51,34 +69,63 @@ def cluster_at(address: str, out: Path, at_a_time: int) -> Iterator[Place]:
         out: The folder of runs' folders, here.
         at_a_time: How many runs it is given at a time.
     """
-    kind, separator, where = address.partition("://")
-    if not (separator and where) or kind not in CLUSTERS:
+    kind, _, where = address.partition("://")
+    host, _, port = where.rpartition(":")
+    if kind not in CLUSTERS or not (host and port.isdecimal()):
+        kinds = " or ".join(f"{name}://HOST:PORT" for name in CLUSTERS)
         meant = nearest(kind, CLUSTERS) or next(iter(CLUSTERS))
+        place = f"{host or where or 'HOST'}:{port if host and port.isdecimal() else 'PORT'}"
         raise LabelNoiseError(
-            f"a cluster is {' or '.join(f'{kind}://HOST:PORT' for kind in CLUSTERS)}, got "
-            f"{address!r}: did you mean {meant}://{where or 'HOST:PORT'}?"
+            f"a cluster is {kinds}, got {address!r}: did you mean {meant}://{place}?"
         )
     home = out.resolve()
-    with CLUSTERS[kind](where) as submit:
-        home.mkdir(parents=True, exist_ok=True)
-        desks = tempfile.TemporaryDirectory(prefix=DESK, dir=home, ignore_cleanup_errors=True)
-        with desks as desk:
+    with CLUSTERS[kind](where) as (submit, most), _desk(home) as desk:
 
-            def send(errand: Errand) -> tuple[int, Answer]:
-                sent = replace(errand, out=str(home), patience=PATIENCE)
-                answer = submit(sent, desk)
-                return errand.number, _received(answer, home / errand.identity)
+        def send(errand: Errand) -> tuple[int, Answer]:
+            data_dir = None if errand.data_dir is None else os.path.abspath(errand.data_dir)
+            sent = replace(errand, out=str(home), data_dir=data_dir, patience=PATIENCE)
+            return errand.number, _received(submit(sent, str(desk)), home / errand.identity)
 
-            yield Place(send, Path(desk), at_a_time)
+        yield Place(send, desk, min(at_a_time, most or at_a_time))
+
+
+@contextmanager
+def _desk(home: Path) -> Iterator[Path]:
+    """A folder for notes among the runs; those of commands that were killed are cleared."""
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.glob(f"{DESK}*"):
+        with suppress(OSError, Timeout), FileLock(left / LOCK, timeout=0):
+            shutil.rmtree(left, ignore_errors=True)
+    desk = Path(tempfile.mkdtemp(prefix=DESK, dir=home))
+    try:
+        with FileLock(desk / LOCK):
+            yield desk
+    finally:
+        for _ in range(TRIES):  # those who are about to be stopped still leave notes
+            shutil.rmtree(desk, ignore_errors=True)
+            if not desk.exists():
+                break
+            time.sleep(0.1)
 
 
 def _received(answer: Answer, path: Path) -> Answer:
-    """The answer, with its run in place here if it came as bytes."""
-    if "parcel" not in answer:
-        return answer
+    """The answer, once its run is in place here; what goes wrong with one stops no other."""
     from labelnoise.record.parcel import unwrap
+    from labelnoise.record.run import finished
 
-    return {"run": str(unwrap(answer["parcel"], path).path), "before": answer["before"]}
+    if "failed" in answer:
+        return answer
+    try:
+        if "parcel" in answer:
+            unwrap(answer["parcel"], path)
+        deadline = time.monotonic() + SEEN
+        while not finished(path) and time.monotonic() < deadline:
+            time.sleep(BEAT)
+    except (LabelNoiseError, OSError, NotImplementedError) as error:
+        return {"failed": f"it is trained, but cannot be put in place: {_line(error)}"}
+    if not finished(path):
+        return {"failed": f"it is trained, but {path} is not to be seen yet: start again"}
+    return {"run": str(path), "before": answer["before"]}
 
 
 # --- on the machine of a worker -------------------------------------------------------------------
@@ -101,22 +148,16 @@ def carry_out(errand: Errand, desk: str, wanted: Callable[[], bool] = lambda: Tr
         training = thread.submit(children.train, local, Path(folder), _threads(), notes)
         while not wait([training], BEAT).done and wanted():
             pass
-        if training.done():
-            return _told(training.result()[1], with_run=not shared)
-    with suppress(OSError):  # nobody is left who would clear it; the last one succeeds
-        Path(desk).rmdir()
-    return {"failed": "nobody waits for it any more"}
+        if not training.done():
+            return {"failed": "nobody waits for it any more"}
+        _, answer = training.result()
+        if "failed" in answer:
+            return {"failed": f"on {platform.node()}: {answer['failed']}"}
+        if shared:
+            return answer
+        from labelnoise.record.parcel import wrap
 
-
-def _told(answer: Answer, *, with_run: bool) -> Answer:
-    """What the child answered, for somebody elsewhere."""
-    if "failed" in answer:
-        return {**answer, "failed": f"on {platform.node()}: {answer['failed']}"}
-    if not with_run:
-        return answer
-    from labelnoise.record.parcel import wrap
-
-    return {**answer, "parcel": wrap(Path(answer["run"]))}
+        return {**answer, "parcel": wrap(Path(answer["run"]))}
 
 
 def _threads() -> int:
@@ -126,7 +167,7 @@ def _threads() -> int:
 
 
 def _carry_out_on_dask(errand: Errand, desk: str) -> Answer:
-    """`carry_out` in a thread of a Dask worker, which cannot be interrupted but by itself."""
+    """`carry_out` in a thread of a Dask worker, which nobody can interrupt but itself."""
     import distributed
 
     worker: Any = distributed.get_worker()  # type: ignore[attr-defined]
@@ -134,7 +175,8 @@ def _carry_out_on_dask(errand: Errand, desk: str) -> Answer:
 
     def wanted() -> bool:
         task = worker.state.tasks.get(key)
-        return task is not None and task.state in ("executing", "long-running")
+        waited_for = task is not None and task.state in ("executing", "long-running")
+        return waited_for and worker.status.name in ("running", "paused")
 
     return carry_out(errand, desk, wanted)
 
@@ -143,17 +185,33 @@ def _carry_out_on_dask(errand: Errand, desk: str) -> Answer:
 
 
 @contextmanager
-def _dask(where: str) -> Iterator[Submit]:
+def _dask(where: str) -> Iterator[Reached]:
     distributed = _needed("distributed", "dask")
-    remedy = f"start one with 'dask scheduler' and 'dask worker {where}', or mend the address"
+    security = distributed.Security()
+    address = f"{'tls' if security.require_encryption else 'tcp'}://{where}"
+
+    async def probe() -> None:
+        arguments = security.get_connection_args("client")
+        async with distributed.rpc(address, connection_args=arguments) as scheduler:
+            await scheduler.identity()
+
     try:
-        client = distributed.Client(f"tcp://{where}", timeout=REACHED, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise LabelNoiseError(f"no Dask scheduler answers at {where}: {remedy}") from error
+        # Else it waits for ever for what is no scheduler, such as the page of one.
+        asyncio.run(asyncio.wait_for(probe(), REACHED))
+        client = distributed.Client(
+            address, timeout=REACHED, set_as_default=False, security=security
+        )
+    except Exception as error:
+        raise LabelNoiseError(
+            f"no Dask scheduler answers at {where}: start one with 'dask scheduler' and 'dask "
+            f"worker {where}', or mend the address ({_line(error)})"
+        ) from error
     with client:
         if not client.scheduler_info()["workers"]:
-            raise LabelNoiseError(
-                f"the Dask cluster at {where} has no worker: start some with 'dask worker {where}'"
+            warnings.warn(
+                f"the Dask cluster at {where} has no worker yet, runs wait for one: 'dask worker "
+                f"{where}'",
+                stacklevel=2,
             )
 
         def submit(errand: Errand, desk: str) -> Answer:
@@ -165,24 +223,30 @@ def _dask(where: str) -> Iterator[Submit]:
             except distributed.KilledWorker as error:
                 return {"failed": f"every worker that trained it was lost: {_line(error)}"}
             except Exception as error:
-                return {"failed": f"the cluster at {where} cannot run it: {_line(error)}"}
+                return {"failed": f"{where} cannot run it: {_line(error)} ({INSTALL})"}
             return answer
 
-        yield submit
+        yield Reached(submit)
 
 
 @contextmanager
-def _ray(where: str) -> Iterator[Submit]:
+def _ray(where: str) -> Iterator[Reached]:
     ray = _needed("ray", "ray")
     try:
-        ray.init(f"ray://{where}", log_to_driver=False, logging_level="CRITICAL")
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # says in two lines what is raised
+            ray.init(f"ray://{where}", log_to_driver=False, logging_level="CRITICAL")
+    except ConnectionError as error:
         raise LabelNoiseError(
             f"no Ray cluster answers at {where}: start one with 'ray start --head "
             f"--ray-client-server-port {where.rpartition(':')[2]}', or mend the address"
         ) from error
+    except (RuntimeError, ValueError) as error:  # of another version, or without its client
+        raise LabelNoiseError(f"the Ray cluster at {where} is of no use: {_line(error)}") from error
     try:
-        task = ray.remote(carry_out).options(num_cpus=1, max_retries=LOST)
+        gpus = min(1, ray.cluster_resources().get("GPU", 0))  # one for each run, if there are any
+        options = {"num_cpus": 1, "num_gpus": gpus, "max_retries": RAY_LOST}
+        task = ray.remote(carry_out).options(**options)
 
         def submit(errand: Errand, desk: str) -> Answer:
             try:
@@ -192,16 +256,16 @@ def _ray(where: str) -> Iterator[Submit]:
             except ray.exceptions.WorkerCrashedError as error:
                 return {"failed": f"every worker that trained it was lost: {_line(error)}"}
             except Exception as error:
-                return {"failed": f"the cluster at {where} cannot run it: {_line(error)}"}
+                return {"failed": f"{where} cannot run it: {_line(error)} ({INSTALL})"}
             return answer
 
-        yield submit
+        yield Reached(submit, RAY_MOST)
     finally:
         with suppress(Exception):  # the cluster may be gone
             ray.shutdown()
 
 
-CLUSTERS: dict[str, Callable[[str], AbstractContextManager[Submit]]] = {"dask": _dask, "ray": _ray}
+CLUSTERS: dict[str, Callable[[str], AbstractContextManager[Reached]]] = {"dask": _dask, "ray": _ray}
 """How to reach each kind of cluster."""
 
 
@@ -213,8 +277,9 @@ def _needed(package: str, extra: str) -> Any:
             f"a cluster {extra}://... needs {extra}: pip install 'labelnoise[{extra}]'"
         ) from error
     # What they log of a connection that is lost, tracebacks and all, is told here on one line.
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith(package)]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == package:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 
 

@@ -69,7 +69,8 @@ def check_versions(wanted: Mapping[str, str]) -> None:
     """Refuse to train here what others train with something else."""
     for name, version in wanted.items():
         found = versions()[name]
-        if found != version:
+        # What follows the plus says what it was built for, such as +cpu.
+        if found.partition("+")[0] != version.partition("+")[0]:
             raise LabelNoiseError(
                 f"{name} is {found} here and {version} where the command was given: install the "
                 "same on all machines"

@@ -217,7 +217,7 @@ def _errand(job: Job, number: int, out: Path, data_dir: Path | None) -> Errand:
     return Errand(
         number=number,
         ask=asdict(job.ask),
-        identity="" if job.spec is None else job.spec.identity(),
+        identity=job.spec.identity() if job.spec else "",
         out=str(out),
         data_dir=None if data_dir is None else str(data_dir),
         versions={name: versions()[name] for name in ("labelnoise", "torch")},

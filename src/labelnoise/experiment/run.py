@@ -178,8 +178,8 @@ def check_expected(spec: Spec, identity: str) -> None:
     """Refuse to train on other data than the command was given for."""
     if spec.identity() != identity:
         raise LabelNoiseError(
-            f"the data here ({spec.dataset}) are not those that the command was given for: give "
-            "all machines the same files, and leave them alone while runs train"
+            f"the data here ({spec.dataset}), the weights or the net are not those that the "
+            "command was given for: give all machines the same files, and leave them alone"
         )
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ class Notes:
             "epochs": spec.training.epochs,
             "accuracy": None if row is None else row["test_accuracy"],
         }
-        _write(self._path, where)
+        with suppress(OSError):  # who shows them may be gone; the run is worth more
+            _write(self._path, where)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from labelnoise.errors import LabelNoiseError
 from labelnoise.record.disk import mendable, write_atomically
@@ -23,6 +23,7 @@ from labelnoise.record.run import (
 
 # In this order, so that a run is finished when all of it is there.
 FILES = (HEADER, EPOCHS, CHECKPOINT, SAMPLES, SKIPPED, DONE)
+PATIENCE = 60  # seconds for another process that writes the same run
 REMEDY = "free some space and start the same command again"
 
 
@@ -37,7 +38,13 @@ def unwrap(parcel: Mapping[str, bytes], path: Path) -> Run:
     """Make the run of a parcel the one at `path`, unless a finished one is there already."""
     with mendable(path, REMEDY):
         path.mkdir(parents=True, exist_ok=True)
-    with FileLock(path / LOCK):
+    try:
+        lock = FileLock(path / LOCK, timeout=PATIENCE).acquire()
+    except Timeout:
+        raise LabelNoiseError(
+            f"{path} is being written by another process: wait for it, then start again"
+        ) from None
+    with lock:
         if not finished(path):
             for name in (name for name in FILES if name in parcel):
                 _write(path / name, parcel[name])
