@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from labelnoise.data.ahead import ahead, possible
+from labelnoise.errors import LabelNoiseError
 
 
 def square(number: int) -> tuple[int, int]:
@@ -74,6 +75,20 @@ def count_from_inside(number: int) -> list[int]:
 def test_a_worker_has_no_workers() -> None:
     assert list(ahead(count_from_inside, 1, 1)) == [[0, 1, 2, 4]]
     assert 1 <= possible() <= 16
+
+
+def test_as_many_workers_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for asked, expected in (("3", 3), ("0", 0), ("40", 40)):
+        monkeypatch.setenv("LABELNOISE_WORKERS", asked)
+        assert possible() == expected
+    monkeypatch.setenv("LABELNOISE_WORKERS", "3")
+    assert len({pid for _, pid in ahead(square, 9)}) == 3
+    monkeypatch.setenv("LABELNOISE_WORKERS", "0")
+    assert {pid for _, pid in ahead(square, 3)} == {os.getpid()}
+    for asked in ("many", "-1", "1.5"):
+        monkeypatch.setenv("LABELNOISE_WORKERS", asked)
+        with pytest.raises(LabelNoiseError, match=f"a number of processes, not '{asked}'"):
+            possible()
 
 
 PROGRAM = """

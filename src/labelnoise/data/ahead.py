@@ -19,7 +19,12 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as Items
 
+from labelnoise.errors import LabelNoiseError
+
 Result = TypeVar("Result")
+
+VARIABLE = "LABELNOISE_WORKERS"
+"""The environment variable that says how many worker processes a training has; 0 is none."""
 
 MOST_WORKERS = 16  # even for large images; one core decodes hundreds of them a second
 WAITING = 4  # results that a worker makes in advance: one that is held up holds up no other
@@ -35,7 +40,7 @@ def ahead(
             (not through named shared memory, of which containers have little).
         count: How many results there are.
         workers: How many processes; 0 does the work here, when it is asked for. By default as many
-            as there are cores for this process, up to 16.
+            as LABELNOISE_WORKERS says, or as there are cores for this process, up to 16.
     """
     workers = started(workers, count)
     if workers == 0:
@@ -84,6 +89,11 @@ def possible() -> int:
     """How many worker processes make sense here."""
     if multiprocessing.current_process().daemon:  # a worker itself, which may have none
         return 0
+    asked = os.environ.get(VARIABLE)
+    if asked:
+        if not asked.isdecimal():
+            raise LabelNoiseError(f"{VARIABLE} is a number of processes, not {asked!r}")
+        return int(asked)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     # torchrun says how many processes train on this machine, each with workers of its own.
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

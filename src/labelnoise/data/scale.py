@@ -17,6 +17,7 @@ PIXEL = 255.0  # the largest value of a byte
 # Of ImageNet's red, green and blue in [0, 1]: what pre-trained networks expect.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 ENOUGH = 4096  # images of a set too large to be read for its mean and deviation alone
+CACHED = 1 << 18  # numbers at a time on a CPU: a megabyte stays in its cache from step to step
 CHUNK = 4096  # rows at a time
 CHUNK_VALUES = 1 << 24  # numbers at a time: 128 MB of float64
 
@@ -41,10 +42,21 @@ class Scaling:
         if self.crop is not None:
             inputs = _centre(inputs, self.crop)
         # The copy is ours to change in place; floats would otherwise change in the data set itself.
-        scaled = unfilled(inputs.shape, self.factor.dtype, inputs.device).copy_(inputs)
+        scaled = unfilled(inputs.shape, self.factor.dtype, inputs.device)
+        if inputs.device.type != "cpu" or scaled.numel() <= CACHED:
+            self._scale(inputs, scaled)
+            return scaled
+        rows = max(1, CACHED // inputs.shape[1:].numel())
+        for values, part in zip(torch.split(inputs, rows), torch.split(scaled, rows), strict=True):
+            self._scale(values, part)
+        return scaled
+
+    def _scale(self, inputs: Tensor, scaled: Tensor) -> None:
+        scaled.copy_(inputs)
         if self._shifts:
             scaled.sub_(self.shift)
-        return scaled.mul_(self.factor) if self._multiplies else scaled
+        if self._multiplies:
+            scaled.mul_(self.factor)
 
     @cached_property
     def _shifts(self) -> bool:
