@@ -284,4 +284,4 @@ def _needed(package: str, extra: str) -> Any:
 
 
 def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
