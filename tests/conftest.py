@@ -18,7 +18,7 @@ from torch import Tensor
 
 COMPLETE = "LABELNOISE_COMPLETE"
 OPTIONAL = (
-    *("distributed", "lightning", "pandas", "pyarrow", "ray", "safetensors", "skorch"),
+    *("dask", "lightning", "pandas", "pyarrow", "ray", "safetensors", "skorch"),
     *("tensorboard", "transformers"),
 )
 Labelnoise = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -86,7 +86,7 @@ def dask_cluster(
     folder: Path, before: tuple[str, ...] = ()
 ) -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
     """A scheduler and two workers, as a user starts them."""
-    pytest.importorskip("distributed")
+    pytest.importorskip("dask")
     own = folder / "temporary"
     own.mkdir()
     cluster, file = Cluster(folder, TMPDIR=str(own)), folder / "scheduler.json"
